@@ -1,0 +1,5 @@
+//! Semel as a tower layer.
+
+mod mark;
+
+pub use mark::Mark;
