@@ -1,0 +1,70 @@
+#![doc = include_str!("store.md")]
+
+mod error;
+mod future;
+mod memory;
+mod shape;
+
+pub use error::{Did, StoreError, StoreErrorKind};
+pub use future::{Reply, StoreFuture};
+pub use memory::{Capacity, MemoryStore};
+pub use shape::{
+    Ask, AskFor, Claim, Claimed, Cursor, Durability, Entry, Extended, FenceStrength, Filter, Health, Issued, NewToken,
+    Page, Releasing, Renewal, Renewed, Resolution, Resolved, Seen, Settled, Settlement, StoreFacts, Target,
+};
+
+use std::time::Duration;
+
+use crate::{identity::Identity, ids::Fence, record::StateCode};
+
+/// What executes. See the [module](self) for the contract that every method is held to.
+pub trait Store: Send + Sync + 'static {
+    /// Takes the exclusive right to run, or says what is there. Durable before the answer, where the store is durable.
+    fn claim<'a>(&'a self, ask: &'a Ask) -> Reply<'a, Claimed>;
+
+    /// Moves the ends of leases; answers in the batch's order. Never creates a record.
+    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Renewed>>;
+
+    /// Records an outcome, or that nobody can tell it.
+    fn settle<'a>(&'a self, claim: &'a Claim, to: &'a Settlement) -> Reply<'a, Settled>;
+
+    /// Gives a claim back, parks it, or abandons one whose fate is unknown.
+    fn release<'a>(&'a self, what: &'a Releasing<'a>) -> Reply<'a, Settled>;
+
+    /// Makes a one-time token.
+    fn issue<'a>(&'a self, token: &'a NewToken) -> Reply<'a, Issued>;
+
+    /// Moves the expiry of an unused token to `now + ttl`, at most to its `max_life`.
+    fn extend<'a>(&'a self, id: &'a Identity, ttl: Duration) -> Reply<'a, Extended>;
+
+    /// Takes an unused token back; `false`, and nothing changed, where it is used, in flight or gone.
+    fn withdraw<'a>(&'a self, id: &'a Identity) -> Reply<'a, bool>;
+
+    /// Reads a record; what has expired is absent.
+    fn get<'a>(&'a self, id: &'a Identity) -> Reply<'a, Seen>;
+
+    /// Resolves when the record may have changed since it showed `seen`. A hint: it may resolve early or never, the
+    /// engine polls behind it.
+    fn wait<'a>(&'a self, id: &'a Identity, seen: Option<Fence>) -> StoreFuture<'a, ()>;
+
+    /// Whether the store works, and its clock.
+    fn health(&self) -> Reply<'_, Health>;
+
+    /// What this store can promise. Constant for the life of the value.
+    fn facts(&self) -> StoreFacts;
+}
+
+/// What people use. `Arc<dyn StoreAdmin>` coerces to `Arc<dyn Store>`.
+pub trait StoreAdmin: Store {
+    /// One page of records, in the order of the store's keys; expired ones are left out.
+    fn list<'a>(&'a self, filter: &'a Filter, after: Option<&'a Cursor>, max: usize) -> Reply<'a, Page>;
+
+    /// Settles an unclear record by a person's word: compares the fence and raises it.
+    fn resolve<'a>(&'a self, target: Target<'a>, to: &'a Resolution) -> Reply<'a, Resolved>;
+
+    /// Removes a record in the expected state (done, free or parked); `false` where it is in another or not there.
+    fn delete<'a>(&'a self, id: &'a Identity, expected: StateCode) -> Reply<'a, bool>;
+
+    /// Removes at most `max` expired records and says how many; fewer than `max` means that none are left for now.
+    fn purge(&self, max: usize) -> Reply<'_, usize>;
+}

@@ -1,0 +1,217 @@
+//! One shard: a table of records by digest, an index by the time they end, and its share of the budget.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use hashbrown::HashTable;
+
+use super::Capacity;
+use crate::{
+    ids::{StoreTime, first_eight},
+    record::{Flags, Record, without_body},
+};
+
+/// What a record takes beside its `rest`: the slot (160), its place in table and index, the allocator's own.
+const RECORD_COST: usize = 340;
+
+/// The width of a bucket of the index of ends: 2²² µs, about 4 s. Memory comes free that much later.
+const BUCKET_BITS: u32 = 22;
+
+/// What a write adds.
+#[derive(Clone, Copy)]
+pub(super) struct Growth {
+    pub(super) records: usize,
+    pub(super) bytes: usize,
+}
+
+/// What all shards together hold, and may.
+pub(super) struct Budget {
+    capacity: Capacity,
+    records: AtomicUsize,
+    bytes: AtomicUsize,
+    /// Bytes of bodies that could be dropped.
+    bodies: AtomicUsize,
+}
+
+impl Budget {
+    pub(super) fn new(capacity: Capacity) -> Self {
+        Self { capacity, records: AtomicUsize::new(0), bytes: AtomicUsize::new(0), bodies: AtomicUsize::new(0) }
+    }
+
+    pub(super) fn records(&self) -> usize {
+        self.records.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// One outcome never takes more than a quarter of the store.
+    pub(super) fn largest_rest(&self) -> u64 {
+        (self.capacity.bytes / 4) as u64
+    }
+
+    pub(super) fn has_room(&self, wanted: Growth) -> bool {
+        self.records() + wanted.records <= self.capacity.records && self.bytes() + wanted.bytes <= self.capacity.bytes
+    }
+
+    /// Whether dropping bodies could make room at all.
+    pub(super) fn may_have_room(&self, wanted: Growth) -> bool {
+        let less = Growth { bytes: wanted.bytes.saturating_sub(self.bodies.load(Ordering::Relaxed)), ..wanted };
+        self.has_room(less)
+    }
+}
+
+struct Slot {
+    digest: [u8; 32],
+    record: Record,
+}
+
+pub(super) struct Shard {
+    slots: HashTable<Box<Slot>>,
+    /// Bucket of the end → the leading eight bytes of digests. A record that moved leaves a stale entry behind, which
+    /// costs eight bytes until its bucket comes up.
+    ends: BTreeMap<i64, Vec<u64>>,
+    /// No bucket before this one holds a body that could be dropped.
+    shed_from: i64,
+    budget: Arc<Budget>,
+}
+
+impl Shard {
+    pub(super) fn new(budget: Arc<Budget>) -> Self {
+        Self { slots: HashTable::new(), ends: BTreeMap::new(), shed_from: i64::MIN, budget }
+    }
+
+    pub(super) fn get(&self, digest: &[u8; 32]) -> Option<&Record> {
+        self.slots.find(prefix(digest), |s| s.digest == *digest).map(|s| &s.record)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8; 32], &Record)> {
+        self.slots.iter().map(|s| (&s.digest, &s.record))
+    }
+
+    /// What writing `record` would add.
+    pub(super) fn growth(&self, digest: &[u8; 32], record: &Record) -> Growth {
+        match self.get(digest) {
+            Some(old) => Growth { records: 0, bytes: record.rest.len().saturating_sub(old.rest.len()) },
+            None => Growth { records: 1, bytes: RECORD_COST + record.rest.len() },
+        }
+    }
+
+    pub(super) fn put(&mut self, digest: &[u8; 32], record: Record) {
+        let bucket = bucket(record.expires_at);
+        let body = body_len(&record);
+        if body > 0 {
+            self.shed_from = self.shed_from.min(bucket);
+        }
+        self.budget.bytes.fetch_add(record.rest.len(), Ordering::Relaxed);
+        self.budget.bodies.fetch_add(body, Ordering::Relaxed);
+        let moved = match self.slots.find_mut(prefix(digest), |s| s.digest == *digest) {
+            Some(slot) => {
+                let old = std::mem::replace(&mut slot.record, record);
+                self.budget.bytes.fetch_sub(old.rest.len(), Ordering::Relaxed);
+                self.budget.bodies.fetch_sub(body_len(&old), Ordering::Relaxed);
+                self::bucket(old.expires_at) != bucket
+            }
+            None => {
+                self.budget.records.fetch_add(1, Ordering::Relaxed);
+                self.budget.bytes.fetch_add(RECORD_COST, Ordering::Relaxed);
+                let slot = Box::new(Slot { digest: *digest, record });
+                self.slots.insert_unique(prefix(digest), slot, |s| prefix(&s.digest));
+                true
+            }
+        };
+        if moved {
+            self.ends.entry(bucket).or_default().push(prefix(digest));
+        }
+    }
+
+    /// Writes a record for whose outcome's body there is no room.
+    pub(super) fn put_without_body(&mut self, digest: &[u8; 32], record: Record) {
+        let record = match without_body(&record.rest) {
+            Some(rest) => Record { rest, flags: record.flags.without(Flags::BODY_KEPT), ..record },
+            None => record,
+        };
+        self.put(digest, record);
+    }
+
+    pub(super) fn remove(&mut self, digest: &[u8; 32]) {
+        if let Ok(slot) = self.slots.find_entry(prefix(digest), |s| s.digest == *digest) {
+            let (slot, _) = slot.remove();
+            self.forget(&slot.record);
+        }
+    }
+
+    fn forget(&self, record: &Record) {
+        self.budget.records.fetch_sub(1, Ordering::Relaxed);
+        self.budget.bytes.fetch_sub(RECORD_COST + record.rest.len(), Ordering::Relaxed);
+        self.budget.bodies.fetch_sub(body_len(record), Ordering::Relaxed);
+    }
+
+    /// Removes at most `max` records whose time is over.
+    pub(super) fn purge(&mut self, now: StoreTime, max: usize) -> usize {
+        let mut gone = 0;
+        let mut looked = 0;
+        while gone < max && looked < max.saturating_mul(4) {
+            let Some(mut first) = self.ends.first_entry() else { break };
+            if *first.key() >= bucket(now) {
+                break;
+            }
+            let Some(key) = first.get_mut().pop() else {
+                first.remove();
+                continue;
+            };
+            looked += 1;
+            if let Ok(slot) = self.slots.find_entry(key, |s| prefix(&s.digest) == key && !s.record.is_here(now)) {
+                let (slot, _) = slot.remove();
+                self.forget(&slot.record);
+                gone += 1;
+            }
+        }
+        gone
+    }
+
+    /// Drops bodies, those that end first first, until at least `wanted` bytes came free or none is left.
+    pub(super) fn shed(&mut self, wanted: usize) {
+        let mut freed = 0;
+        let buckets = self.ends.range(self.shed_from..);
+        let mut reached = self.shed_from;
+        'all: for (bucket, keys) in buckets {
+            reached = *bucket;
+            for key in keys {
+                let found = self.slots.find_mut(*key, |s| prefix(&s.digest) == *key && body_len(&s.record) > 0);
+                let Some(slot) = found else { continue };
+                let Some(rest) = without_body(&slot.record.rest) else { continue };
+                let before = slot.record.rest.len();
+                self.budget.bodies.fetch_sub(body_len(&slot.record), Ordering::Relaxed);
+                slot.record.rest = rest;
+                slot.record.flags = slot.record.flags.without(Flags::BODY_KEPT);
+                let less = before.saturating_sub(slot.record.rest.len());
+                self.budget.bytes.fetch_sub(less, Ordering::Relaxed);
+                freed += less;
+                if freed >= wanted {
+                    break 'all;
+                }
+            }
+        }
+        self.shed_from = reached;
+    }
+}
+
+/// What dropping the body would free, roughly: all of an outcome with a body.
+fn body_len(record: &Record) -> usize {
+    if record.flags.has(Flags::BODY_KEPT) { record.rest.len() } else { 0 }
+}
+
+fn bucket(t: StoreTime) -> i64 {
+    t.as_micros() >> BUCKET_BITS
+}
+
+fn prefix(digest: &[u8; 32]) -> u64 {
+    u64::from_be_bytes(first_eight(digest))
+}
