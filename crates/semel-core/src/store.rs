@@ -10,7 +10,7 @@ pub use future::{Reply, StoreFuture};
 pub use memory::{Capacity, MemoryStore};
 pub use shape::{
     Ask, AskFor, Claim, Claimed, Cursor, Durability, Entry, Extended, FenceStrength, Filter, Health, Issued, NewToken,
-    Page, Releasing, Renewal, Renewed, Resolution, Resolved, Seen, Settled, Settlement, StoreFacts, Target,
+    Page, Purged, Releasing, Renewal, Renewed, Resolution, Resolved, Seen, Settled, Settlement, StoreFacts, Target,
 };
 
 use std::time::Duration;
@@ -65,6 +65,6 @@ pub trait StoreAdmin: Store {
     /// Removes a record in the expected state (done, free or parked); `false` where it is in another or not there.
     fn delete<'a>(&'a self, id: &'a Identity, expected: StateCode) -> Reply<'a, bool>;
 
-    /// Removes at most `max` expired records and says how many; fewer than `max` means that none are left for now.
-    fn purge(&self, max: usize) -> Reply<'_, usize>;
+    /// Removes at most `max` expired records; fewer removed than `max` means that none are left for now.
+    fn purge(&self, max: usize) -> Reply<'_, Purged>;
 }

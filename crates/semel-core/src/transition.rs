@@ -80,7 +80,8 @@ pub fn claim(slot: Option<&Record>, ask: &Ask, now: StoreTime) -> Step<Claimed> 
         expires_at: now + ask.lease + ask.hold + ask.keep,
         rest: ask.rest.clone(),
     };
-    Step::Write(written, Claimed::Granted { claim: ask.grant(fence, attempt), left: ask.lease, now })
+    let unresolved = record.is_none() && slot.is_some_and(Record::is_unresolved);
+    Step::Write(written, Claimed::Granted { claim: ask.grant(fence, attempt), left: ask.lease, now, unresolved })
 }
 
 /// Own and in flight → the lease's end moves, never past `max_hold`, never back. The lease may be over: nobody acted

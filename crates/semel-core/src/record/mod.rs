@@ -56,6 +56,12 @@ impl Record {
         self.version == VERSION
     }
 
+    /// Whether nobody ever told its outcome: should its time end so, that is an event.
+    #[must_use]
+    pub fn is_unresolved(&self) -> bool {
+        self.is_readable() && matches!(self.state, StateCode::InFlight | StateCode::Unknown)
+    }
+
     /// Whether the grant `owner`, `fence` is the record's last one.
     #[must_use]
     pub fn belongs_to(&self, owner: Owner, fence: Fence) -> bool {

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use self::shard::{Budget, Shard};
 use super::{
     Ask, Claim, Claimed, Cursor, Durability, Entry, Extended, FenceStrength, Filter, Health, Issued, NewToken, Page,
-    Releasing, Renewal, Renewed, Reply, Resolution, Resolved, Seen, Settled, Settlement, Store, StoreAdmin, StoreError,
-    StoreFacts, StoreFuture, Target,
+    Purged, Releasing, Renewal, Renewed, Reply, Resolution, Resolved, Seen, Settled, Settlement, Store, StoreAdmin,
+    StoreError, StoreFacts, StoreFuture, Target,
 };
 use crate::{
     env::{Env, LocalStoreClock},
@@ -48,6 +48,8 @@ pub struct MemoryStore {
     shards: Box<[Mutex<Shard>]>,
     budget: Arc<Budget>,
     clock: LocalStoreClock,
+    /// What writers purged on their way and nobody has been told of yet.
+    unresolved: Mutex<Purged>,
 }
 
 impl MemoryStore {
@@ -56,7 +58,8 @@ impl MemoryStore {
     pub fn new(env: &Env, capacity: Capacity) -> Self {
         let budget = Arc::new(Budget::new(capacity));
         let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(Arc::clone(&budget)))).collect();
-        Self { shards, budget, clock: LocalStoreClock::new(Arc::clone(&env.clock), StoreTime::default()) }
+        let clock = LocalStoreClock::new(Arc::clone(&env.clock), StoreTime::default());
+        Self { shards, budget, clock, unresolved: Mutex::default() }
     }
 
     /// The shard of a digest. Its top bits, so that shards in order hold digests in order.
@@ -80,7 +83,12 @@ impl MemoryStore {
                 Ok(answer)
             }
             Step::Write(record, answer) => {
-                shard.purge(now, 2);
+                // Two gone for one that comes keeps memory level without a sweeper.
+                let mut purged = Purged::default();
+                shard.purge(now, 2, &mut purged);
+                if !purged.unresolved.is_empty() {
+                    self.unresolved.lock().unresolved.append(&mut purged.unresolved);
+                }
                 let wanted = shard.growth(id.digest(), &record);
                 if self.budget.has_room(wanted) || self.make_room(&mut shard, wanted) {
                     shard.put(id.digest(), record);
@@ -234,16 +242,16 @@ impl StoreAdmin for MemoryStore {
         StoreFuture::ready(self.decide(id, Room::Settle, |slot, now| transition::delete(slot, expected, now)))
     }
 
-    fn purge(&self, max: usize) -> Reply<'_, usize> {
+    fn purge(&self, max: usize) -> Reply<'_, Purged> {
         let now = self.clock.now();
-        let mut gone = 0;
+        let mut purged = std::mem::take(&mut *self.unresolved.lock());
         for shard in &self.shards {
-            gone += shard.lock().purge(now, max - gone);
-            if gone == max {
+            shard.lock().purge(now, max.saturating_sub(purged.removed), &mut purged);
+            if purged.removed >= max {
                 break;
             }
         }
-        StoreFuture::ready(Ok(gone))
+        StoreFuture::ready(Ok(purged))
     }
 }
 

@@ -124,6 +124,9 @@ pub enum Claimed {
         left: Duration,
         /// The store's clock.
         now: StoreTime,
+        /// Whether the claim took the place of an outcome that nobody ever told and whose time had ended. The end of an
+        /// unknown is an event, whoever notices it: this call or [`StoreAdmin::purge`](super::StoreAdmin::purge).
+        unresolved: bool,
     },
     /// Nothing was written; what is there, as the store saw it ([`judge`](crate::judge::judge) says what it means).
     Found {
@@ -344,6 +347,15 @@ impl fmt::Debug for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Cursor({} bytes)", self.0.len())
     }
+}
+
+/// What a purge removed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Purged {
+    /// How many records.
+    pub removed: usize,
+    /// Those among them whose outcome nobody ever told.
+    pub unresolved: Vec<Identity>,
 }
 
 /// One page of a listing.

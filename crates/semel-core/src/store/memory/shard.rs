@@ -13,7 +13,8 @@ use hashbrown::HashTable;
 use super::Capacity;
 use crate::{
     ids::{StoreTime, first_eight},
-    record::{Flags, Record, without_body},
+    record::{Flags, Record, Rest, without_body},
+    store::Purged,
 };
 
 /// What a record takes beside its `rest`: the slot (160), its place in table and index, the allocator's own.
@@ -154,7 +155,7 @@ impl Shard {
     }
 
     /// Removes at most `max` records whose time is over.
-    pub(super) fn purge(&mut self, now: StoreTime, max: usize) -> usize {
+    pub(super) fn purge(&mut self, now: StoreTime, max: usize, purged: &mut Purged) {
         let mut gone = 0;
         let mut looked = 0;
         while gone < max && looked < max.saturating_mul(4) {
@@ -171,9 +172,14 @@ impl Shard {
                 let (slot, _) = slot.remove();
                 self.forget(&slot.record);
                 gone += 1;
+                if slot.record.is_unresolved()
+                    && let Ok(rest) = Rest::read(&slot.record.rest)
+                {
+                    purged.unresolved.push(rest.identity(slot.digest));
+                }
             }
         }
-        gone
+        purged.removed += gone;
     }
 
     /// Drops bodies, those that end first first, until at least `wanted` bytes came free or none is left.

@@ -89,8 +89,13 @@ fn what_has_ended_is_purged_and_its_budget_comes_back() {
         run(&store, n, 100, Duration::ZERO).unwrap();
     }
     let later = store.clock.now() + Duration::from_secs(10);
-    let gone: usize = store.shards.iter().map(|s| s.lock().purge(later, 1_000)).sum();
-    assert_eq!(gone, 100);
+    let Claimed::Granted { .. } = ready(store.claim(&ask(100))).unwrap() else { panic!() };
+    let mut purged = Purged::default();
+    let next_day = later + Duration::from_secs(86_400);
+    store.shards.iter().for_each(|s| s.lock().purge(later, 1_000, &mut purged));
+    assert_eq!((purged.removed, purged.unresolved.len()), (100, 0));
+    store.shards.iter().for_each(|s| s.lock().purge(next_day, 1_000, &mut purged));
+    assert_eq!(purged.unresolved, [ask(100).identity], "the end of an unknown is told");
     assert_eq!((store.budget.records(), store.budget.bytes()), (0, 0));
 }
 
