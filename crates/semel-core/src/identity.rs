@@ -317,6 +317,17 @@ impl Scope {
         self.0.is_some()
     }
 
+    /// A number to count by: how much of one scope runs and waits.
+    #[must_use]
+    pub fn tag(&self) -> ScopeTag {
+        use std::hash::BuildHasher;
+        static KEYED: std::sync::OnceLock<std::hash::RandomState> = std::sync::OnceLock::new();
+        match &self.0 {
+            None => ScopeTag::SHARED,
+            Some(p) => ScopeTag(KEYED.get_or_init(std::hash::RandomState::new).hash_one(p) | 1),
+        }
+    }
+
     fn feed(&self, buf: &mut Vec<u8>) {
         match &self.0 {
             None => buf.push(0),
@@ -335,6 +346,15 @@ impl fmt::Debug for Scope {
             Some(p) => write!(f, "Scope({p:?})"),
         }
     }
+}
+
+/// A scope as a number, keyed at random per process.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ScopeTag(u64);
+
+impl ScopeTag {
+    /// The shared scope: everybody's, so that limits per scope do not apply.
+    pub const SHARED: Self = Self(0);
 }
 
 /// How a key may be shown to people.

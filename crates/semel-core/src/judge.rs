@@ -44,11 +44,11 @@ pub enum Judgement {
     /// Somebody runs.
     InFlight(Running),
     /// It happened, and what came back is here.
-    Replay(Kept),
+    Replay(Recorded),
     /// It happened, and what came back is not here in full. Never run again.
     Unavailable {
         /// What is left of it: the head, and why the body is missing.
-        kept: Option<Kept>,
+        kept: Option<Recorded>,
     },
     /// Nobody can tell whether it happened.
     Unknown {
@@ -79,7 +79,7 @@ pub struct Running {
 
 /// A recorded outcome.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Kept {
+pub struct Recorded {
     /// What came back.
     pub outcome: Outcome,
     /// When it was settled.
@@ -157,7 +157,7 @@ fn in_flight(ask: &Ask, r: &Record, rest: &Rest<'_>, same_request: bool, now: St
 
 fn done(r: &Record, payload: Payload, same_request: bool, now: StoreTime) -> Judgement {
     let Payload::Outcome { outcome, settled_at } = payload else { return Judgement::Unavailable { kept: None } };
-    let kept = Kept { outcome, settled_at, left: r.expires_at.since(now), same_request };
+    let kept = Recorded { outcome, settled_at, left: r.expires_at.since(now), same_request };
     if r.flags.has(Flags::BODY_KEPT) { Judgement::Replay(kept) } else { Judgement::Unavailable { kept: Some(kept) } }
 }
 

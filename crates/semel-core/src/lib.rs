@@ -4,14 +4,20 @@
 //! - [`record`]: the one record that serves every entrance.
 //! - [`store`]: the contract with whatever keeps records, and the memory store; [`transition`]: its exact meaning.
 //! - [`judge`]: what a record that is there already means to the one who asks.
+//! - [`engine`]: claim, execute, settle, with a [`policy`]; what callers are refused with: [`refusal`].
+//! - [`observe`]: typed events.
 //! - [`env`]: the one seam to the outside.
 
+pub mod engine;
 pub mod env;
 pub mod fingerprint;
 pub mod identity;
 mod ids;
 pub mod judge;
+pub mod observe;
+pub mod policy;
 pub mod record;
+pub mod refusal;
 pub mod store;
 pub mod transition;
 

@@ -152,41 +152,45 @@ impl<'a> Rest<'a> {
                 out.extend_from_slice(meta);
                 out.push(0);
             }
-            Payload::Outcome { outcome, settled_at } => {
-                out = Vec::with_capacity(meta.len() + 28 + outcome.len());
-                out.extend_from_slice(meta);
-                let common = |out: &mut Vec<u8>, tag: u8| {
-                    out.push(tag);
-                    out.put_u16(outcome.format.codec);
-                    out.put_u32(outcome.format.shape);
-                    out.put_i64(settled_at.as_micros());
-                };
-                match &outcome.body {
-                    Body::Whole(body) => {
-                        common(&mut out, 1);
-                        out.put_u32(u32::try_from(outcome.head.len()).unwrap_or(u32::MAX));
-                        out.extend_from_slice(&outcome.head);
-                        out.extend_from_slice(body);
-                    }
-                    Body::Withheld(why) => {
-                        common(&mut out, 2);
-                        let (why, len) = match *why {
-                            Withheld::TooLarge { len } => (1, len),
-                            Withheld::NoStore => (2, 0),
-                            Withheld::Dropped => (3, 0),
-                        };
-                        out.push(why);
-                        out.put_u64(len);
-                        out.extend_from_slice(&outcome.head);
-                    }
-                }
-                out.shrink_to_fit();
-            }
+            Payload::Outcome { outcome, settled_at } => return Self::write_outcome(meta, outcome, *settled_at),
             Payload::Words(words) => {
                 out = Vec::with_capacity(meta.len() + 1 + words.len());
                 out.extend_from_slice(meta);
                 out.push(3);
                 out.extend_from_slice(words.as_bytes());
+            }
+        }
+        Bytes::from(out)
+    }
+
+    /// A `rest` with an outcome: one allocation, into which head and body are copied.
+    #[must_use]
+    pub fn write_outcome(meta: &[u8], outcome: &Outcome, settled_at: StoreTime) -> Bytes {
+        let (tag, extra) = match &outcome.body {
+            Body::Whole(_) => (1, 4),
+            Body::Withheld(_) => (2, 9),
+        };
+        let mut out = Vec::with_capacity(meta.len() + 15 + extra + outcome.len());
+        out.extend_from_slice(meta);
+        out.push(tag);
+        out.put_u16(outcome.format.codec);
+        out.put_u32(outcome.format.shape);
+        out.put_i64(settled_at.as_micros());
+        match &outcome.body {
+            Body::Whole(body) => {
+                out.put_u32(u32::try_from(outcome.head.len()).unwrap_or(u32::MAX));
+                out.extend_from_slice(&outcome.head);
+                out.extend_from_slice(body);
+            }
+            Body::Withheld(why) => {
+                let (why, len) = match *why {
+                    Withheld::TooLarge { len } => (1, len),
+                    Withheld::NoStore => (2, 0),
+                    Withheld::Dropped => (3, 0),
+                };
+                out.push(why);
+                out.put_u64(len);
+                out.extend_from_slice(&outcome.head);
             }
         }
         Bytes::from(out)

@@ -54,6 +54,13 @@ impl StoreError {
         Self { did: Did::Nothing, kind: StoreErrorKind::Full, retry_after: None, source: None }
     }
 
+    /// The same for a call that would have changed nothing in any case.
+    #[must_use]
+    pub const fn of_nothing(mut self) -> Self {
+        self.did = Did::Nothing;
+        self
+    }
+
     /// The same with the time after which it is worth coming back.
     #[must_use]
     pub const fn after(mut self, retry_after: Duration) -> Self {

@@ -1,0 +1,318 @@
+//! From a question to a grant, an answer, or an attempt that was met.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use super::{
+    Call, Grant, Inner,
+    bounds::Place,
+    keeper::Keeper,
+    lease::{Lease, local_deadline},
+};
+use crate::{
+    env::Tick,
+    ids::{Owner, StoreTime},
+    judge::{Judgement, Recorded, Running, judge},
+    observe::{Event, StoreCall, What},
+    policy::{OnDuplicate, OnInFlight},
+    record::{Payload, Record, Rest},
+    refusal::Refusal,
+    store::{Ask, AskFor, Claim, Claimed, Did, Releasing, StoreError},
+};
+
+/// A claim's answer, and whether a copy of it without an answer may still be on its way.
+struct Sent {
+    result: Result<Claimed, StoreError>,
+    stray: bool,
+}
+
+/// How often a claim that was raced is tried again.
+const RACES: u32 = 3;
+
+/// Where a claim leads.
+pub(super) enum Entered {
+    Granted(Grant),
+    Recorded(Recorded),
+    Refused(Refusal),
+    /// An attempt under way that the caller may wait for.
+    Met(Met),
+}
+
+/// What a waiter needs to know.
+pub(super) struct Met {
+    pub(super) ask: Ask,
+    pub(super) running: Running,
+    pub(super) wait: Duration,
+}
+
+/// The store's clock, as far as it can be told from here: the latest it may show now.
+///
+/// A claim carries `not_after` in store time. The bound must be late rather than early: too early refuses a claim that
+/// was in time, too late only lets an abandoned one be taken back a little later.
+pub(super) struct StoreClock(AtomicI64);
+
+const UNKNOWN: i64 = i64::MIN;
+
+impl Default for StoreClock {
+    fn default() -> Self {
+        Self(AtomicI64::new(UNKNOWN))
+    }
+}
+
+impl StoreClock {
+    /// A call sent at `sent` was answered with the store's `now`.
+    pub(super) fn saw(&self, sent: Tick, now: StoreTime) {
+        self.0.store(now.as_micros().saturating_sub(micros(sent)), Ordering::Relaxed);
+    }
+
+    pub(super) fn at(&self, tick: Tick) -> Option<StoreTime> {
+        match self.0.load(Ordering::Relaxed) {
+            UNKNOWN => None,
+            offset => Some(StoreTime::from_micros(micros(tick).saturating_add(offset))),
+        }
+    }
+}
+
+fn micros(tick: Tick) -> i64 {
+    i64::try_from(tick.as_nanos() / 1_000).unwrap_or(i64::MAX)
+}
+
+/// Claims for a call. Owned, so that it can go on in a task of the engine when its caller has left.
+pub(super) async fn enter(inner: Arc<Inner>, call: Call) -> Entered {
+    let mut ask = inner.ask(&call, inner.owner());
+    for _ in 0..=RACES {
+        let sent = inner.now();
+        let Sent { result, stray } = inner.claim(&mut ask, sent).await;
+        let (found, now) = match result {
+            Ok(Claimed::Granted { claim, left, unresolved, .. }) => {
+                if unresolved {
+                    inner.emit(&Event::new(&call.identity, call.policy.name(), What::UnknownExpired));
+                }
+                return inner.granted(&call, &ask, claim, sent, left).await;
+            }
+            Ok(Claimed::Found { record, now }) => (record, now),
+            Ok(Claimed::Late { .. }) => {
+                inner.take_back(stray, &call, &ask);
+                return Entered::Refused(late());
+            }
+            Err(error) => {
+                inner.take_back(stray, &call, &ask);
+                return Entered::Refused(Refusal::of_store(&error));
+            }
+        };
+        let judgement = judge(&ask, found.as_ref(), now, &call.caller);
+        if let Judgement::Again { claim, left } = judgement {
+            return inner.granted(&call, &ask, claim, sent, left).await;
+        }
+        if stray {
+            // Another's record now; but the copy whose reply was lost may still arrive, and find it free.
+            inner.take_back(stray, &call, &ask);
+            ask = inner.ask(&call, inner.owner());
+        }
+        match judgement {
+            Judgement::Raced => {}
+            Judgement::InFlight(running) => return met(&call, ask, running),
+            Judgement::Replay(recorded) => return recorded_for(&call, recorded),
+            other => return Entered::Refused(refusal(&call, other)),
+        }
+    }
+    Entered::Refused(Refusal::InFlight { retry_after: Duration::from_millis(100) })
+}
+
+/// What an attempt under way means under the call's policy.
+fn met(call: &Call, ask: Ask, running: Running) -> Entered {
+    let policy = &call.policy;
+    // A network's retry is not a second click: it waits for its own first copy, whatever the rule does with clicks.
+    let is_click = policy.on_duplicate() == OnDuplicate::Reject && !running.same_request;
+    match policy.on_in_flight() {
+        _ if is_click => {
+            Entered::Refused(Refusal::Duplicate { message: policy.message().cloned(), rest_of_window: None })
+        }
+        OnInFlight::Wait(wait) if running.fence.is_some() => Entered::Met(Met { ask, running, wait }),
+        OnInFlight::Wait(_) | OnInFlight::Reject => Entered::Refused(Refusal::InFlight { retry_after: running.left }),
+    }
+}
+
+/// What a recorded outcome means under the call's policy.
+fn recorded_for(call: &Call, recorded: Recorded) -> Entered {
+    if call.policy.on_duplicate() == OnDuplicate::Reject && !recorded.same_request {
+        let message = call.policy.message().cloned();
+        return Entered::Refused(Refusal::Duplicate { message, rest_of_window: Some(recorded.left) });
+    }
+    Entered::Recorded(recorded)
+}
+
+/// The refusal that a judgement means; for the judgements that are one.
+pub(super) fn refusal(call: &Call, judgement: Judgement) -> Refusal {
+    match judgement {
+        Judgement::NotIssued => Refusal::NotIssued,
+        Judgement::Mismatch => Refusal::KeyReused,
+        Judgement::Stranger => Refusal::Duplicate { message: None, rest_of_window: None },
+        Judgement::Unavailable { kept } => {
+            let same_request = kept.as_ref().is_some_and(|k| k.same_request);
+            if call.policy.on_duplicate() == OnDuplicate::Reject && !same_request {
+                let rest_of_window = kept.map(|k| k.left);
+                return Refusal::Duplicate { message: call.policy.message().cloned(), rest_of_window };
+            }
+            Refusal::OutcomeUnavailable { kept: kept.map(Box::new) }
+        }
+        Judgement::Unknown { since, last } => Refusal::OutcomeUnknown { since, last },
+        Judgement::Parked { attempt, .. } => Refusal::Parked { attempts: attempt },
+        Judgement::InFlight(running) => Refusal::InFlight { retry_after: running.left },
+        Judgement::Late => late(),
+        // Met only by one who waited: the attempt was released, and only a later request begins another.
+        Judgement::Raced | Judgement::Again { .. } | Judgement::Replay(_) => {
+            Refusal::InFlight { retry_after: Duration::from_millis(100) }
+        }
+    }
+}
+
+/// Too late to be used: nothing was run.
+const fn late() -> Refusal {
+    Refusal::StoreUnavailable { did: Did::Nothing, retry_after: None }
+}
+
+impl Inner {
+    fn ask(&self, call: &Call, owner: Owner) -> Ask {
+        let policy = &call.policy;
+        let what = AskFor {
+            identity: call.identity,
+            fingerprint: call.fingerprint,
+            lease: policy.lease(),
+            hold: policy.max_hold(),
+            keep: policy.unknown_ttl(),
+            grace: policy.takeover().unwrap_or_default(),
+            needs_token: call.needs_token,
+            takeover: policy.takeover().is_some(),
+            not_after: StoreTime::MAX,
+            rest: Rest::write(&call.meta(), &Payload::Nothing),
+        };
+        Ask::new(owner, what)
+    }
+
+    /// Sends a claim; where its reply is lost, or it came late by a clock that had moved, once more as the same owner.
+    async fn claim(&self, ask: &mut Ask, sent: Tick) -> Sent {
+        let mut stray = false;
+        for is_last in [false, true] {
+            match self.not_after(ask, sent).await {
+                Ok(not_after) => ask.set_not_after(not_after),
+                Err(error) => return Sent { result: Err(error), stray },
+            }
+            let result = self.within(StoreCall::Claim, &ask.identity, self.store.claim(ask)).await;
+            let again = match &result {
+                Ok(Claimed::Granted { now, .. } | Claimed::Found { now, .. }) => {
+                    self.store_clock.saw(sent, *now);
+                    false
+                }
+                Ok(Claimed::Late { now }) => {
+                    self.store_clock.saw(self.now(), *now);
+                    true
+                }
+                Err(error) => {
+                    stray |= error.did == Did::Unknown;
+                    error.did == Did::Unknown
+                }
+            };
+            if is_last || !again {
+                return Sent { result, stray };
+            }
+        }
+        unreachable!("the last round returns")
+    }
+
+    /// The store time after which a claim sent now is worth nothing to its sender: two time-outs from its sending, and
+    /// never past the deadline of the lease it asks for.
+    async fn not_after(&self, ask: &Ask, sent: Tick) -> Result<StoreTime, StoreError> {
+        let patience = local_deadline(sent, ask.lease).since(sent).min(2 * self.times.store_timeout);
+        if let Some(now) = self.store_clock.at(self.now()) {
+            return Ok(now + patience);
+        }
+        let asked = self.now();
+        let health = self.within(StoreCall::Health, &ask.identity, self.store.health()).await;
+        // Whatever became of the question, nothing was claimed.
+        let health = health.map_err(StoreError::of_nothing)?;
+        self.store_clock.saw(asked, health.now);
+        Ok(self.store_clock.at(self.now()).unwrap_or(health.now) + patience)
+    }
+
+    /// A grant that came in time and for which there is a place; otherwise it is given back, unused.
+    async fn granted(self: &Arc<Self>, call: &Call, ask: &Ask, claim: Claim, sent: Tick, left: Duration) -> Entered {
+        let attempt = claim.attempt();
+        let lease = Arc::new(Lease::new(self, call, ask, claim, sent, left));
+        let mut grant = Grant::new(Arc::clone(self), Arc::clone(&lease));
+        if self.now() >= lease.deadline() {
+            grant.give_back().await;
+            return Entered::Refused(late());
+        }
+        if attempt > u32::from(call.policy.max_attempts()) && call.policy.max_attempts() != u16::MAX {
+            grant.park().await;
+            return Entered::Refused(Refusal::Parked { attempts: attempt - 1 });
+        }
+        let Some(place) = Place::take(self, &call.policy, call.scope) else {
+            grant.give_back().await;
+            return Entered::Refused(Refusal::TooManyRunning);
+        };
+        grant.seat(place);
+        Keeper::keep(self, &lease);
+        let event = Event::new(&call.identity, call.policy.name(), What::Granted);
+        self.emit(&event.attempt(attempt).took(self.now().since(sent)));
+        Entered::Granted(grant)
+    }
+
+    /// Takes back a claim of which nobody knows whether it arrived: once it would be refused as late, it is released by
+    /// its owner's id, until that is answered.
+    fn take_back(self: &Arc<Self>, stray: bool, call: &Call, ask: &Ask) {
+        if !stray {
+            return;
+        }
+        let inner = Arc::clone(self);
+        let activity = self.bounds.activity();
+        let (identity, owner, keep) = (call.identity, ask.owner(), call.policy.ttl());
+        let rest = ask.rest.clone();
+        let task = async move {
+            let _activity = activity;
+            let until = inner.now() + 2 * inner.times.store_timeout;
+            inner.env.clock.sleep_until(until).await;
+            let what = Releasing::Fate { identity: &identity, owner, keep, rest };
+            let _answered = inner.until_answered(StoreCall::Release, &identity, || inner.store.release(&what)).await;
+        };
+        self.env.tasks.spawn("semel take back", Box::pin(task));
+    }
+
+    /// Claims again, as the same owner, what the store lost.
+    pub(super) async fn claim_again(&self, lease: &Lease) -> Option<(Claim, Tick, Duration)> {
+        let policy = &lease.policy;
+        let mut ask = Ask::new(
+            lease.owner,
+            AskFor {
+                identity: lease.identity,
+                fingerprint: lease.fingerprint,
+                lease: policy.lease(),
+                hold: lease.hold_until.since(self.now()),
+                keep: policy.unknown_ttl(),
+                grace: policy.takeover().unwrap_or_default(),
+                needs_token: false,
+                takeover: policy.takeover().is_some(),
+                not_after: StoreTime::MAX,
+                rest: lease.meta.clone(),
+            },
+        );
+        let sent = self.now();
+        match self.claim(&mut ask, sent).await.result {
+            Ok(Claimed::Granted { claim, left, .. }) => Some((claim, sent, left)),
+            Ok(Claimed::Found { record: Some(r), now }) if is_own(&r, lease, now) => {
+                Some((ask.grant(r.fence?, r.attempt), sent, r.lease_until.since(now)))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn is_own(record: &Record, lease: &Lease, now: StoreTime) -> bool {
+    record.is_here(now) && record.owner == lease.owner && record.state == crate::record::StateCode::InFlight
+}

@@ -1,0 +1,173 @@
+//! A held claim, as the keeper, the work and the settlement share it.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::{Call, Inner};
+use crate::{
+    env::{Clock, Tick},
+    fingerprint::Fingerprint,
+    identity::Identity,
+    ids::{Fence, Owner},
+    policy::Policy,
+    store::{Ask, Claim},
+};
+
+/// A claim under its lease.
+///
+/// The [`Claim`] itself is in here exactly while nobody renews or settles it: whoever does takes it out. Since it cannot
+/// be cloned, renewing and settling never happen at once.
+pub(crate) struct Lease {
+    pub(super) identity: Identity,
+    pub(super) owner: Owner,
+    /// The fence the work was given. A settlement goes by the claim's, which is higher where the store forgot.
+    pub(super) fence: Fence,
+    pub(super) attempt: u32,
+    pub(super) policy: Arc<Policy>,
+    pub(super) fingerprint: Fingerprint,
+    pub(super) meta: Bytes,
+    pub(super) granted_at: Tick,
+    /// When `max_hold` is over.
+    pub(super) hold_until: Tick,
+    clock: Arc<dyn Clock>,
+    deadline: AtomicU64,
+    renew_at: AtomicU64,
+    /// Another owner holds the record, or the local deadline has passed: the work has been told.
+    pub(super) is_lost: AtomicBool,
+    lost: OnceLock<CancellationToken>,
+    pub(super) is_overheld: AtomicBool,
+    pub(super) overheld: Notify,
+    claim: Mutex<Option<Claim>>,
+    claim_back: Notify,
+}
+
+impl Lease {
+    /// A lease that was granted for a claim sent at `sent`, with `left` on it when the store answered.
+    pub(super) fn new(inner: &Inner, call: &Call, ask: &Ask, claim: Claim, sent: Tick, left: Duration) -> Self {
+        let policy = Arc::clone(&call.policy);
+        Self {
+            identity: call.identity,
+            owner: claim.owner(),
+            fence: claim.fence(),
+            attempt: claim.attempt(),
+            fingerprint: call.fingerprint,
+            meta: ask.rest.clone(),
+            granted_at: sent,
+            hold_until: sent + policy.max_hold(),
+            clock: Arc::clone(&inner.env.clock),
+            deadline: AtomicU64::new(local_deadline(sent, left).as_nanos()),
+            renew_at: AtomicU64::new((sent + first_renewal(inner, left)).as_nanos()),
+            policy,
+            is_lost: AtomicBool::new(false),
+            lost: OnceLock::new(),
+            is_overheld: AtomicBool::new(false),
+            overheld: Notify::new(),
+            claim: Mutex::new(Some(claim)),
+            claim_back: Notify::new(),
+        }
+    }
+
+    /// Until when the claim is exclusive by local time.
+    pub(super) fn deadline(&self) -> Tick {
+        Tick::from_nanos(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// Whether the claim is exclusive now, by local time and by what the store said.
+    pub(super) fn is_good(&self) -> bool {
+        !self.is_lost.load(Ordering::Acquire) && self.clock.now() < self.deadline()
+    }
+
+    pub(super) fn renew_at(&self) -> Tick {
+        Tick::from_nanos(self.renew_at.load(Ordering::Acquire))
+    }
+
+    pub(super) fn set_renew_at(&self, at: Tick) {
+        self.renew_at.store(at.as_nanos(), Ordering::Release);
+    }
+
+    /// A renewal sent at `sent` was answered with `left`.
+    pub(super) fn renewed(&self, inner: &Inner, sent: Tick, left: Duration) {
+        self.deadline.store(local_deadline(sent, left).as_nanos(), Ordering::Release);
+        self.set_renew_at(inner.now() + inner.jittered(self.policy.lease() / 3));
+    }
+
+    /// When the keeper has to look at it next.
+    pub(super) fn next_look(&self) -> Tick {
+        let mut next = self.renew_at();
+        if !self.is_lost.load(Ordering::Acquire) {
+            next = next.min(self.deadline());
+        }
+        if !self.is_overheld.load(Ordering::Acquire) {
+            next = next.min(self.hold_until);
+        }
+        next
+    }
+
+    /// Tells the work that the claim is no longer exclusive; `true` for the first time.
+    pub(super) fn tell_lost(&self) -> bool {
+        let first = !self.is_lost.swap(true, Ordering::AcqRel);
+        if let Some(token) = self.lost.get() {
+            token.cancel();
+        }
+        first
+    }
+
+    /// The token that [`tell_lost`](Self::tell_lost) cancels, made on first use: most work never asks.
+    pub(super) fn lost_token(&self) -> CancellationToken {
+        let token = self.lost.get_or_init(CancellationToken::new).clone();
+        // The flag is set before the token is looked for: one of the two sides sees the other.
+        if self.is_lost.load(Ordering::Acquire) {
+            token.cancel();
+        }
+        token
+    }
+
+    /// Takes the claim out, if nobody else has.
+    pub(super) fn try_take(&self) -> Option<Claim> {
+        self.claim.lock().take()
+    }
+
+    /// Takes the claim out, after a renewal on its way has come back.
+    pub(super) async fn take(&self) -> Claim {
+        loop {
+            let mut back = std::pin::pin!(self.claim_back.notified());
+            back.as_mut().enable();
+            if let Some(claim) = self.try_take() {
+                return claim;
+            }
+            back.await;
+        }
+    }
+
+    /// Puts the claim back, or the one that took its place.
+    pub(super) fn put_back(&self, claim: Claim) {
+        *self.claim.lock() = Some(claim);
+        self.claim_back.notify_waiters();
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lease({:?}, fence {}, attempt {})", self.identity, self.fence, self.attempt)
+    }
+}
+
+/// The local end of a lease: from just before the sending, less five per cent for clocks that run apart.
+pub(super) fn local_deadline(sent: Tick, left: Duration) -> Tick {
+    sent + (left - left / 20)
+}
+
+fn first_renewal(inner: &Inner, left: Duration) -> Duration {
+    inner.jittered(left / 3)
+}

@@ -1,0 +1,353 @@
+//! The engine: claim → execute under a renewed lease → settle, for every entrance.
+//!
+//! - `claiming`: from a question to a grant, an answer, or an attempt that was met.
+//! - `waiting`: copies in flight get the answer of the attempt they met.
+//! - `running`: owned and inline work; panics, `max_hold`, callers that leave.
+//! - `lease`, `keeper`: one keeper per process renews what is held.
+//! - `settling`: recording outlasts a store outage and belongs to no request.
+//! - `bounds`: how much may run and wait; what a drain waits for.
+
+mod bounds;
+mod call;
+mod claiming;
+mod grant;
+mod keeper;
+mod lease;
+mod running;
+mod settling;
+mod sweeping;
+mod waiting;
+
+pub use call::{Answer, Begin, Broken, Call, Kept, OnCancel, Ran, Run, Verdict};
+pub use grant::Grant;
+
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+use self::{bounds::Bounds, claiming::StoreClock, keeper::Keeper, waiting::Flights};
+use crate::{
+    env::{Env, Tick},
+    identity::{Identity, Secret},
+    ids::Owner,
+    observe::{Event, Observer, StoreCall, What},
+    record::Record,
+    store::{Capacity, Did, MemoryStore, Reply, Store, StoreError, StoreFacts},
+};
+
+/// The engine. Cheap to clone and not generic: neither a layer nor a macro carries the store's type.
+///
+/// ```
+/// use semel_core::{engine::{Answer, Call, Engine, Ran, Verdict}, fingerprint::Fingerprint, identity::*, policy::Policy};
+/// use semel_core::record::{Format, Outcome};
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let engine = Engine::memory();
+/// let key = Key::new(&("order", 4711), Display::Full);
+/// let id = Identity::new(engine.secret(), Kind::Key, Namespace::once("shop.charge")?, &Scope::shared(), &key);
+/// let call = Call::new(id, Fingerprint::NONE, Policy::key().build()?).shown(key.shown());
+/// let charge = async |_run| {
+///     let receipt = "charged once".to_string();
+///     let outcome = Outcome::new(Format::JSON, b"".as_slice(), receipt.clone());
+///     Ran { value: receipt, verdict: Verdict::Keep(outcome) }
+/// };
+/// assert!(matches!(engine.run(call.clone(), charge).await, Answer::Executed { .. }));
+/// assert!(matches!(engine.run(call, charge).await, Answer::Replayed { .. }));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Engine(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    store: Arc<dyn Store>,
+    facts: StoreFacts,
+    env: Env,
+    secret: Secret,
+    observers: Vec<Arc<dyn Observer>>,
+    limits: Limits,
+    times: Times,
+    store_clock: StoreClock,
+    keeper: Arc<Keeper>,
+    flights: Arc<Flights>,
+    bounds: Bounds,
+}
+
+/// How much may run and wait in this process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Waiters for one identity (1,000).
+    pub waiters_per_key: usize,
+    /// Waiters of one verified scope (1,000).
+    pub waiters_per_scope: usize,
+    /// Waiters in all (10,000).
+    pub waiters: usize,
+    /// Work of one verified scope that runs at once (1,000). The limit per rule is the policy's `max_running`.
+    pub running_per_scope: usize,
+    /// Work in all that runs at once (10,000).
+    pub running: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            waiters_per_key: 1_000,
+            waiters_per_scope: 1_000,
+            waiters: 10_000,
+            running_per_scope: 1_000,
+            running: 10_000,
+        }
+    }
+}
+
+/// How long the engine bears with its store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Times {
+    /// One call of the store (250 ms); a claim is repeated once by the same owner.
+    pub store_timeout: Duration,
+    /// How long an answer waits for its recording before it is given out as `unrecorded` (2 s).
+    pub commit_wait: Duration,
+    /// How long recording is tried (60 s); then the record reads as unknown.
+    pub settle_for: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            store_timeout: Duration::from_millis(250),
+            commit_wait: Duration::from_secs(2),
+            settle_for: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Engine {
+    /// An engine on a memory store with a random secret: for one process that may forget at its end.
+    #[must_use]
+    pub fn memory() -> Self {
+        let env = Env::system();
+        let secret = Secret::random(&*env.rng);
+        Self::builder(Arc::new(MemoryStore::new(&env, Capacity::default())), secret).env(env).build()
+    }
+
+    /// An engine on a store, with the deployment's secret.
+    pub fn builder(store: Arc<dyn Store>, secret: Secret) -> EngineBuilder {
+        EngineBuilder {
+            store,
+            secret,
+            env: Env::system(),
+            observers: Vec::new(),
+            limits: Limits::default(),
+            times: Times::default(),
+        }
+    }
+
+    /// The deployment's secret, for identities and fingerprints.
+    #[must_use]
+    pub fn secret(&self) -> &Secret {
+        &self.0.secret
+    }
+
+    /// The seam to the outside that the engine uses.
+    #[must_use]
+    pub fn env(&self) -> &Env {
+        &self.0.env
+    }
+
+    /// What the store can promise.
+    #[must_use]
+    pub fn facts(&self) -> StoreFacts {
+        self.0.facts
+    }
+
+    /// Claims, and hands out the grant. The two-step form: what streaming answers and consumers need.
+    ///
+    /// Cancel safe: a claim whose grant nobody takes is released. Waits for an attempt under way where the policy says so.
+    pub async fn begin(&self, call: Call) -> Begin {
+        running::begin(&self.0, call).await
+    }
+
+    /// Owned work: claims, waits if the policy says so, runs `work` in a task of the engine, settles.
+    ///
+    /// A dropped caller stops waiting, never the work. `work` is dropped as soon as the claim is not ours, before any
+    /// waiting. Two round trips to the store for a fresh call, one for a duplicate.
+    pub async fn run<T, W, F>(&self, call: Call, work: W) -> Answer<T>
+    where
+        W: FnOnce(Run) -> F + Send + 'static,
+        F: Future<Output = Ran<T>> + Send + 'static,
+        T: Send + 'static,
+    {
+        running::owned(&self.0, call, work).await
+    }
+
+    /// Inline work: borrows allowed. Dropped before its first poll it is released; later its outcome is unknown, or
+    /// released where `on_cancel` says that nothing takes effect without its end.
+    pub async fn run_inline<T, F>(&self, call: Call, on_cancel: OnCancel, work: impl FnOnce(Run) -> F) -> Answer<T>
+    where
+        F: Future<Output = Ran<T>>,
+    {
+        running::inline(&self.0, call, on_cancel, work).await
+    }
+
+    /// What the store shows of an identity.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn status(&self, id: &Identity) -> Result<Option<Record>, StoreError> {
+        let inner = &self.0;
+        Ok(inner.within(StoreCall::Get, id, inner.store.get(id)).await?.record)
+    }
+
+    /// How many callers wait and how much work runs now, in this process.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        Load { running: self.0.bounds.running(), waiting: self.0.flights.waiting() }
+    }
+
+    /// Waits for owned work and open settlements, at most until `deadline`. Call it after the server has stopped and
+    /// before `main` returns: tasks die with the runtime.
+    pub async fn drain(&self, deadline: Duration) -> Drained {
+        let clock = &self.0.env.clock;
+        let before = self.0.bounds.active();
+        let until = clock.now() + deadline;
+        tokio::select! {
+            () = self.0.bounds.idle() => {}
+            () = clock.sleep_until(until) => {}
+        }
+        let abandoned = self.0.bounds.active();
+        Drained { finished: before.saturating_sub(abandoned), abandoned }
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Engine({}, {:?})", self.0.facts.name, self.load())
+    }
+}
+
+/// What goes on in an engine at a moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Load {
+    /// Work under a claim.
+    pub running: usize,
+    /// Callers who wait for another's attempt.
+    pub waiting: usize,
+}
+
+/// How a drain ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Drained {
+    /// How much of what was open came to its end.
+    pub finished: usize,
+    /// How much is still open; its records will read as unknown.
+    pub abandoned: usize,
+}
+
+/// Builds an [`Engine`].
+#[must_use = "a builder does nothing until `build`"]
+pub struct EngineBuilder {
+    store: Arc<dyn Store>,
+    secret: Secret,
+    env: Env,
+    observers: Vec<Arc<dyn Observer>>,
+    limits: Limits,
+    times: Times,
+}
+
+impl EngineBuilder {
+    /// Another clock, random source or runtime.
+    pub fn env(mut self, env: Env) -> Self {
+        self.env = env;
+        self
+    }
+
+    /// Tells `observer` of every event, after those that were named before.
+    pub fn observe(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observers.push(observer);
+        self
+    }
+
+    /// Other bounds.
+    pub const fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Other patience with the store.
+    pub const fn times(mut self, times: Times) -> Self {
+        self.times = times;
+        self
+    }
+
+    /// The engine. Starts nothing: the keeper's task begins with the first claim.
+    #[must_use]
+    pub fn build(self) -> Engine {
+        Engine(Arc::new(Inner {
+            facts: self.store.facts(),
+            store: self.store,
+            keeper: Arc::new(Keeper::default()),
+            flights: Arc::new(Flights::default()),
+            bounds: Bounds::default(),
+            store_clock: StoreClock::default(),
+            env: self.env,
+            secret: self.secret,
+            observers: self.observers,
+            limits: self.limits,
+            times: self.times,
+        }))
+    }
+}
+
+impl fmt::Debug for EngineBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EngineBuilder")
+    }
+}
+
+impl Inner {
+    fn now(&self) -> Tick {
+        self.env.clock.now()
+    }
+
+    fn emit(&self, event: &Event<'_>) {
+        for observer in &self.observers {
+            observer.on(event);
+        }
+    }
+
+    /// An answer of the store within the store's time-out. One that is ready costs neither a timer nor an allocation.
+    async fn within<T>(&self, call: StoreCall, id: &Identity, reply: Reply<'_, T>) -> Result<T, StoreError> {
+        let result = match reply.try_ready() {
+            Ok(result) => result,
+            Err(pending) => {
+                let until = self.now() + self.times.store_timeout;
+                tokio::select! {
+                    biased;
+                    result = pending => result,
+                    () = self.env.clock.sleep_until(until) => Err(StoreError::unavailable(Did::Unknown)),
+                }
+            }
+        };
+        if let Err(error) = &result {
+            self.emit(&Event::new(id, "", What::StoreFailed { call, error }));
+        }
+        result
+    }
+
+    /// A fresh owner for a claim.
+    fn owner(&self) -> Owner {
+        let mut bytes = [0; 16];
+        self.env.rng.fill(&mut bytes);
+        Owner::from_bytes(bytes)
+    }
+
+    /// A duration between `d` and `d` + 25 %, so that many do not come at once.
+    fn jittered(&self, d: Duration) -> Duration {
+        let mut byte = [0; 1];
+        self.env.rng.fill(&mut byte);
+        d + d / 4 * u32::from(byte[0]) / 255
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.keeper.close();
+    }
+}

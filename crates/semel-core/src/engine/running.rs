@@ -1,0 +1,242 @@
+//! Work under a grant: owned or inline, its panics, its end at `max_hold`, and callers that leave.
+
+use std::{
+    any::Any,
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::Arc,
+    task::Poll,
+};
+
+use tokio::sync::oneshot;
+use tracing::Instrument;
+
+use super::{
+    Answer, Begin, Broken, Call, Grant, Inner, OnCancel, Ran, Run, Verdict,
+    claiming::{Entered, Met, enter},
+    grant::Dropped,
+    waiting,
+};
+use crate::{
+    judge::Recorded,
+    observe::{Event, What},
+    refusal::Refusal,
+    store::Did,
+};
+
+type Entering = Pin<Box<dyn Future<Output = Entered> + Send>>;
+
+/// One poll in place: a store that answers at once needs no task.
+async fn poll_once(entering: &mut Entering) -> Poll<Entered> {
+    std::future::poll_fn(|cx| Poll::Ready(entering.as_mut().poll(cx))).await
+}
+
+/// What stands in for an answer when the runtime shut down under the question. Nothing was run.
+const fn shut_down() -> Refusal {
+    Refusal::StoreUnavailable { did: Did::Unknown, retry_after: None }
+}
+
+/// Claims; goes on in a task of the engine where the store takes its time, so that a caller who leaves strands nothing.
+async fn enter_safely(inner: &Arc<Inner>, call: &Call) -> Entered {
+    let mut entering: Entering = Box::pin(enter(Arc::clone(inner), call.clone()));
+    if let Poll::Ready(entered) = poll_once(&mut entering).await {
+        return entered;
+    }
+    let (tell, told) = oneshot::channel();
+    // Nobody there to take it: the grant comes back with the error, and is given back by being dropped.
+    let task = async move { drop(tell.send(entering.await)) };
+    inner.env.tasks.spawn("semel claim", Box::pin(task.in_current_span()));
+    told.await.unwrap_or_else(|_| Entered::Refused(shut_down()))
+}
+
+pub(super) async fn begin(inner: &Arc<Inner>, call: Call) -> Begin {
+    match enter_safely(inner, &call).await {
+        Entered::Granted(mut grant) => {
+            grant.when_dropped(Dropped::Unknown);
+            Begin::Granted(grant)
+        }
+        other => match duplicate(inner, &call, other).await {
+            Ok((recorded, waited)) => Begin::Replay { recorded, waited },
+            Err(refusal) => Begin::Refused(refusal),
+        },
+    }
+}
+
+/// The answer of one who did not get the grant, waited for where the policy says so; told to observers.
+async fn duplicate(inner: &Arc<Inner>, call: &Call, entered: Entered) -> Result<(Recorded, bool), Refusal> {
+    let answer = match entered {
+        Entered::Recorded(recorded) => Ok((recorded, false)),
+        Entered::Refused(refusal) => Err(refusal),
+        Entered::Met(met) => wait(inner, call, met).await,
+        Entered::Granted(_) => unreachable!("a grant is no duplicate"),
+    };
+    let what = match &answer {
+        Ok((_, waited)) => What::Replayed { waited: *waited },
+        Err(refusal) => What::Refused(refusal),
+    };
+    inner.emit(&Event::new(&call.identity, call.policy.name(), what));
+    answer
+}
+
+async fn wait(inner: &Arc<Inner>, call: &Call, met: Met) -> Result<(Recorded, bool), Refusal> {
+    waiting::wait(inner, call, met).await.map(|recorded| (recorded, true))
+}
+
+/// How far an owned run got.
+enum Progress<T> {
+    Duplicate(Entered),
+    Ended(Answer<T>),
+}
+
+pub(super) async fn owned<T, W, F>(inner: &Arc<Inner>, call: Call, work: W) -> Answer<T>
+where
+    W: FnOnce(Run) -> F + Send + 'static,
+    F: Future<Output = Ran<T>> + Send + 'static,
+    T: Send + 'static,
+{
+    let mut entering: Entering = Box::pin(enter(Arc::clone(inner), call.clone()));
+    let progress = match poll_once(&mut entering).await {
+        Poll::Ready(Entered::Granted(grant)) => {
+            let (tell, told) = oneshot::channel();
+            let task = async move { drop(tell.send(Progress::Ended(execute(grant, work).await))) };
+            inner.env.tasks.spawn("semel work", Box::pin(task.in_current_span()));
+            told.await
+        }
+        Poll::Ready(duplicate) => {
+            drop(work);
+            Ok(Progress::Duplicate(duplicate))
+        }
+        Poll::Pending => {
+            let (tell, told) = oneshot::channel();
+            let task = async move {
+                let progress = match entering.await {
+                    Entered::Granted(grant) => Progress::Ended(execute(grant, work).await),
+                    duplicate => {
+                        drop(work);
+                        Progress::Duplicate(duplicate)
+                    }
+                };
+                drop(tell.send(progress));
+            };
+            inner.env.tasks.spawn("semel work", Box::pin(task.in_current_span()));
+            told.await
+        }
+    };
+    match progress {
+        Ok(Progress::Ended(answer)) => answer,
+        Ok(Progress::Duplicate(entered)) => match duplicate(inner, &call, entered).await {
+            Ok((recorded, waited)) => Answer::Replayed { recorded, waited },
+            Err(refusal) => Answer::Refused(refusal),
+        },
+        Err(_) => Answer::Broken(Broken::Aborted),
+    }
+}
+
+/// Runs owned work to its end and settles.
+async fn execute<T, W, F>(mut grant: Grant, work: W) -> Answer<T>
+where
+    W: FnOnce(Run) -> F,
+    F: Future<Output = Ran<T>>,
+{
+    // Between the grant and this line the task may have waited for its turn: the deadline is looked at again.
+    if !grant.still_good() {
+        grant.give_back().await;
+        return Answer::Refused(Refusal::StoreUnavailable { did: Did::Nothing, retry_after: None });
+    }
+    let lease = Arc::clone(grant.lease());
+    grant.when_dropped(Dropped::Unknown);
+    let ended = tokio::select! {
+        biased;
+        ran = unwinding(grant.run(), work) => ran.map_err(Ended::Panicked),
+        () = lease.overheld.notified() => Err(Ended::Overheld),
+    };
+    let (last, broken) = match ended {
+        Ok(Ran { value, verdict }) => return Answer::Executed { value, kept: grant.settle(verdict).await },
+        Err(Ended::Overheld) => (format!("stopped at max_hold ({:?})", lease.policy.max_hold()), Broken::Overheld),
+        Err(Ended::Panicked(panic)) => {
+            let event = Event::new(&lease.identity, lease.policy.name(), What::Panicked(words(&*panic)));
+            grant.emit(&event.attempt(lease.attempt));
+            // The words of a panic can hold what must not be stored; they are in the event.
+            ("panicked".to_owned(), Broken::Panicked)
+        }
+    };
+    let _unknown = grant.settle(Verdict::Unknown { last: Some(last.into()) }).await;
+    Answer::Broken(broken)
+}
+
+enum Ended {
+    Overheld,
+    Panicked(Box<dyn Any + Send>),
+}
+
+/// The work's end, or its panic.
+async fn unwinding<T, W, F>(run: Run, work: W) -> Result<Ran<T>, Box<dyn Any + Send>>
+where
+    W: FnOnce(Run) -> F,
+    F: Future<Output = Ran<T>>,
+{
+    // The work is not touched again after a panic: nothing that it left half done can be seen.
+    let work = catch_unwind(AssertUnwindSafe(|| work(run)))?;
+    let mut work = std::pin::pin!(work);
+    std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(ran)) => Poll::Ready(Ok(ran)),
+        Err(panic) => Poll::Ready(Err(panic)),
+    })
+    .await
+}
+
+fn words(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&'static str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("(no words)")
+}
+
+pub(super) async fn inline<T, F>(
+    inner: &Arc<Inner>,
+    call: Call,
+    on_cancel: OnCancel,
+    work: impl FnOnce(Run) -> F,
+) -> Answer<T>
+where
+    F: Future<Output = Ran<T>>,
+{
+    let mut grant = match enter_safely(inner, &call).await {
+        Entered::Granted(grant) => grant,
+        other => {
+            drop(work);
+            return match duplicate(inner, &call, other).await {
+                Ok((recorded, waited)) => Answer::Replayed { recorded, waited },
+                Err(refusal) => Answer::Refused(refusal),
+            };
+        }
+    };
+    let lease = Arc::clone(grant.lease());
+    if !grant.still_good() {
+        grant.give_back().await;
+        return Answer::Refused(Refusal::StoreUnavailable { did: Did::Nothing, retry_after: None });
+    }
+    // Dropped from here on, the grant says what became of work that had begun; before, it is given back. A panic
+    // unwinds through this future and leaves an unknown, or what `on_cancel` says.
+    let work = work(grant.run());
+    grant.when_dropped(match on_cancel {
+        OnCancel::Unknown => Dropped::Unknown,
+        OnCancel::Release => Dropped::Released,
+    });
+    let ran = tokio::select! {
+        biased;
+        ran = work => Some(ran),
+        () = lease.overheld.notified() => None,
+    };
+    match ran {
+        Some(Ran { value, verdict }) => Answer::Executed { value, kept: grant.settle(verdict).await },
+        None => {
+            let last = format!("stopped at max_hold ({:?})", lease.policy.max_hold());
+            let _unknown = grant.settle(Verdict::Unknown { last: Some(last.into()) }).await;
+            Answer::Broken(Broken::Overheld)
+        }
+    }
+}

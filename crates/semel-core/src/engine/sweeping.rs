@@ -1,0 +1,41 @@
+//! Removing what has ended, and telling of unknowns that nobody resolved.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use super::Engine;
+use crate::{
+    identity::{Identity, Kind, Namespace},
+    observe::{Event, StoreCall, What},
+    store::StoreAdmin,
+};
+
+/// How much one call removes: short enough to be in nobody's way.
+const BATCH: usize = 1_000;
+
+impl Engine {
+    /// Starts a task that removes expired records from `store` every `pause`, in batches, and emits
+    /// [`What::UnknownExpired`] for outcomes that nobody told. It ends with the engine.
+    pub fn sweep(&self, store: Arc<dyn StoreAdmin>, pause: Duration) {
+        let (weak, env) = (Arc::downgrade(&self.0), self.0.env.clone());
+        let nobody = Identity::stored([0; 32], Namespace::stored("semel:sweeper"), Kind::Key);
+        let task = async move {
+            loop {
+                env.clock.sleep_until(env.clock.now() + pause).await;
+                loop {
+                    let Some(inner) = Weak::upgrade(&weak) else { return };
+                    let Ok(purged) = inner.within(StoreCall::Purge, &nobody, store.purge(BATCH)).await else { break };
+                    for id in &purged.unresolved {
+                        inner.emit(&Event::new(id, "", What::UnknownExpired));
+                    }
+                    if purged.removed < BATCH {
+                        break;
+                    }
+                }
+            }
+        };
+        self.0.env.tasks.spawn("semel sweeper", Box::pin(task));
+    }
+}

@@ -1,0 +1,217 @@
+//! Copies in flight: a waiter gets the answer of the attempt it met, whatever that is.
+//!
+//! One flight per identity and fence, one watcher per flight. Whoever settles in this process tells the flight; the
+//! watcher is there for attempts of other processes and for leases that end.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::{
+    Call, Inner,
+    bounds::{leave, take_one},
+    claiming::{Met, refusal},
+};
+use crate::{
+    env::Tick,
+    identity::{Identity, ScopeTag},
+    ids::{Fence, StoreTime},
+    judge::{Judgement, Recorded, judge},
+    observe::{Event, StoreCall, What},
+    record::{Record, StateCode},
+    refusal::Refusal,
+};
+
+/// What a flight's waiters are told.
+#[derive(Clone)]
+pub(super) enum News {
+    Recorded(Recorded),
+    Refused(Refusal),
+    /// The record as the watcher saw it, after it moved.
+    Seen(Option<Box<Record>>, StoreTime),
+}
+
+#[derive(Default)]
+pub(super) struct Flights {
+    map: Mutex<HashMap<(Identity, Fence), Arc<Flight>>>,
+    /// Length of the map, so that who settles need not lock it in vain.
+    open: AtomicUsize,
+    waiting: AtomicUsize,
+    scopes: Mutex<HashMap<ScopeTag, usize>>,
+}
+
+#[derive(Default)]
+struct Flight {
+    waiters: AtomicUsize,
+    news: Mutex<Option<News>>,
+    told: Notify,
+    /// The last waiter left, or the news is out: nothing is left to watch.
+    over: Notify,
+}
+
+impl Flights {
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Tells the waiters of an attempt how it ended. Those that come later find it in the store.
+    pub(super) fn tell(&self, id: &Identity, fence: Fence, news: News) {
+        // A flight that opens after this look starts its watcher by reading the store, which shows the end already.
+        if self.open.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let Some(flight) = self.close(id, fence) else { return };
+        *flight.news.lock() = Some(news);
+        flight.told.notify_waiters();
+        flight.over.notify_one();
+    }
+
+    fn close(&self, id: &Identity, fence: Fence) -> Option<Arc<Flight>> {
+        let mut map = self.map.lock();
+        let flight = map.remove(&(*id, fence));
+        self.open.store(map.len(), Ordering::Release);
+        flight
+    }
+}
+
+/// A waiter's seat; frees its place when dropped.
+struct Seat {
+    inner: Arc<Inner>,
+    scope: ScopeTag,
+    at: Option<((Identity, Fence), Arc<Flight>)>,
+}
+
+impl Seat {
+    fn take(inner: &Arc<Inner>, scope: ScopeTag) -> Option<Self> {
+        let flights = &inner.flights;
+        if !take_one(&flights.waiting, inner.limits.waiters) {
+            return None;
+        }
+        if scope != ScopeTag::SHARED {
+            let mut scopes = flights.scopes.lock();
+            let count = scopes.entry(scope).or_insert(0);
+            if *count >= inner.limits.waiters_per_scope {
+                flights.waiting.fetch_sub(1, Ordering::AcqRel);
+                return None;
+            }
+            *count += 1;
+        }
+        Some(Self { inner: Arc::clone(inner), scope, at: None })
+    }
+
+    /// Joins the flight of an attempt; `None` where too many wait for it. The first one starts the watcher.
+    fn join(&mut self, id: Identity, fence: Fence) -> Option<Arc<Flight>> {
+        let flights = &self.inner.flights;
+        let mut map = flights.map.lock();
+        let flight = Arc::clone(map.entry((id, fence)).or_default());
+        let is_first = flight.waiters.load(Ordering::Acquire) == 0;
+        if !take_one(&flight.waiters, self.inner.limits.waiters_per_key) {
+            return None;
+        }
+        flights.open.store(map.len(), Ordering::Release);
+        drop(map);
+        self.at = Some(((id, fence), Arc::clone(&flight)));
+        if is_first {
+            let watching = watch(Arc::clone(&self.inner), id, fence, Arc::clone(&flight));
+            self.inner.env.tasks.spawn("semel watch", Box::pin(watching));
+        }
+        Some(flight)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let flights = &self.inner.flights;
+        flights.waiting.fetch_sub(1, Ordering::AcqRel);
+        if self.scope != ScopeTag::SHARED {
+            leave(&mut flights.scopes.lock(), self.scope);
+        }
+        let Some((key, flight)) = self.at.take() else { return };
+        // Under the map's lock, so that nobody joins a flight whose watcher is being sent home.
+        let mut map = flights.map.lock();
+        if flight.waiters.fetch_sub(1, Ordering::AcqRel) == 1 {
+            if map.get(&key).is_some_and(|open| Arc::ptr_eq(open, &flight)) {
+                map.remove(&key);
+                flights.open.store(map.len(), Ordering::Release);
+            }
+            flight.over.notify_one();
+        }
+    }
+}
+
+/// Waits for the attempt that was met. Dropping the future frees its place.
+pub(super) async fn wait(inner: &Arc<Inner>, call: &Call, met: Met) -> Result<Recorded, Refusal> {
+    let in_flight = Refusal::InFlight { retry_after: met.running.left };
+    let Some(fence) = met.running.fence else { return Err(in_flight) };
+    let Some(mut seat) = Seat::take(inner, call.scope) else { return Err(Refusal::TooManyWaiters) };
+    let Some(flight) = seat.join(call.identity, fence) else { return Err(Refusal::TooManyWaiters) };
+    inner.emit(&Event::new(&call.identity, call.policy.name(), What::Waiting));
+    let until = inner.now() + met.wait;
+    let mut over = inner.env.clock.sleep_until(until);
+    let news = loop {
+        let mut told = std::pin::pin!(flight.told.notified());
+        told.as_mut().enable();
+        if let Some(news) = flight.news.lock().clone() {
+            break news;
+        }
+        tokio::select! {
+            biased;
+            () = told => {}
+            () = &mut over => {
+                if inner.now() >= until {
+                    return Err(in_flight);
+                }
+                over = inner.env.clock.sleep_until(until);
+            }
+        }
+    };
+    match news {
+        News::Recorded(recorded) => Ok(recorded),
+        News::Refused(refusal) => Err(refusal),
+        News::Seen(record, now) => match judge(&met.ask, record.as_deref(), now, &call.caller) {
+            Judgement::Replay(recorded) => Ok(recorded),
+            other => Err(refusal(call, other)),
+        },
+    }
+}
+
+const FIRST_LOOK: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Looks at the record until it has moved on from the attempt, or nobody waits any more.
+async fn watch(inner: Arc<Inner>, id: Identity, fence: Fence, flight: Arc<Flight>) {
+    let mut pause = FIRST_LOOK;
+    loop {
+        let mut wake = inner.now() + inner.jittered(pause);
+        if let Ok(seen) = inner.within(StoreCall::Get, &id, inner.store.get(&id)).await {
+            let same = |r: &Record| r.fence == Some(fence) && r.reads_as(seen.now) == StateCode::InFlight;
+            match &seen.record {
+                Some(r) if same(r) => wake = wake.min(end_of_lease(&inner, r, seen.now)),
+                _ => {
+                    inner.flights.tell(&id, fence, News::Seen(seen.record.map(Box::new), seen.now));
+                    return;
+                }
+            }
+        }
+        tokio::select! {
+            () = flight.over.notified() => return,
+            () = inner.store.wait(&id, Some(fence)) => {}
+            () = inner.env.clock.sleep_until(wake) => {}
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Just after the lease's end; for a lease that is over (a takeover may come) there is nothing to be early for.
+fn end_of_lease(inner: &Inner, record: &Record, now: StoreTime) -> Tick {
+    let left = record.lease_until.since(now);
+    inner.now() + if left.is_zero() { LONGEST_PAUSE } else { left + Duration::from_millis(5) }
+}
