@@ -36,11 +36,17 @@ pub struct Args {
     pub method: Method,
 
     /// Header field of every copy, 'Name: value'; repeat for more (in the variable: one per line)
-    #[arg(long = "header", env = "SEMEL_PROVE_HEADER", value_name = "'K: V'", value_delimiter = '\n')]
+    #[arg(
+        long = "header",
+        env = "SEMEL_PROVE_HEADER",
+        value_name = "'K: V'",
+        hide_env_values = true,
+        value_delimiter = '\n'
+    )]
     pub headers: Vec<String>,
 
     /// Body of every copy; {key} in it (and in headers) is replaced by the round's key [default: a small JSON order]
-    #[arg(long, env = "SEMEL_PROVE_BODY", value_name = "TEXT")]
+    #[arg(long, env = "SEMEL_PROVE_BODY", hide_env_values = true, value_name = "TEXT")]
     pub body: Option<String>,
 
     /// Body from a file, sent as it is
@@ -48,15 +54,15 @@ pub struct Args {
     pub body_file: Option<PathBuf>,
 
     /// Content-Type of the body
-    #[arg(long, env = "SEMEL_PROVE_CONTENT_TYPE", default_value = "application/json")]
+    #[arg(long, env = "SEMEL_PROVE_CONTENT_TYPE", value_name = "TYPE", default_value = "application/json")]
     pub content_type: String,
 
     /// Header field that carries the key
-    #[arg(long, env = "SEMEL_PROVE_KEY_HEADER", default_value = "Idempotency-Key")]
+    #[arg(long, env = "SEMEL_PROVE_KEY_HEADER", value_name = "NAME", default_value = "Idempotency-Key")]
     pub key_header: HeaderName,
 
     /// What every key begins with
-    #[arg(long, env = "SEMEL_PROVE_KEY_PREFIX", default_value = "prove-")]
+    #[arg(long, env = "SEMEL_PROVE_KEY_PREFIX", value_name = "TEXT", default_value = "prove-")]
     pub key_prefix: String,
 
     /// Send no key header: the endpoint knows duplicates by something else
@@ -64,29 +70,29 @@ pub struct Args {
     pub no_key: bool,
 
     /// Copies per round
-    #[arg(long, env = "SEMEL_PROVE_CONCURRENCY", default_value_t = 100,
+    #[arg(long, env = "SEMEL_PROVE_CONCURRENCY", value_name = "N", default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub concurrency: u32,
 
     /// The copies of a round start at random within this time
-    #[arg(long, env = "SEMEL_PROVE_RAMP", default_value = "1s", value_parser = span::parse)]
+    #[arg(long, env = "SEMEL_PROVE_RAMP", value_name = "TIME", default_value = "1s", value_parser = span::parse)]
     pub ramp: Duration,
 
     /// Rounds, each with a fresh key
-    #[arg(long, env = "SEMEL_PROVE_ROUNDS", default_value_t = 1,
+    #[arg(long, env = "SEMEL_PROVE_ROUNDS", value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub rounds: u32,
 
     /// Longest wait for one answer
-    #[arg(long, env = "SEMEL_PROVE_TIMEOUT", default_value = "30s", value_parser = span::parse)]
+    #[arg(long, env = "SEMEL_PROVE_TIMEOUT", value_name = "TIME", default_value = "30s", value_parser = span::parse)]
     pub timeout: Duration,
 
     /// Share of the copies that hang up after sending, 0.0 to 1.0
     #[arg(long, env = "SEMEL_PROVE_DISCONNECT", default_value_t = 0.0, value_name = "FRACTION", value_parser = fraction)]
     pub disconnect: f64,
 
-    /// Those copies hang up at random within this time after sending
-    #[arg(long, env = "SEMEL_PROVE_DISCONNECT_WITHIN", default_value = "300ms", value_parser = span::parse)]
+    /// Those copies hang up at random within this time after sending, early moments more often
+    #[arg(long, env = "SEMEL_PROVE_DISCONNECT_WITHIN", value_name = "TIME", default_value = "300ms", value_parser = span::parse)]
     pub disconnect_within: Duration,
 
     /// After each round send the same key with another body (this one, or the body changed a little); 422 or 409 is right
@@ -99,7 +105,7 @@ pub struct Args {
     pub failing_body: Option<String>,
 
     /// The same with a header field that makes the endpoint fail, 'Name: value'
-    #[arg(long, env = "SEMEL_PROVE_FAILING_HEADER", value_name = "'K: V'")]
+    #[arg(long, env = "SEMEL_PROVE_FAILING_HEADER", hide_env_values = true, value_name = "'K: V'")]
     pub failing_header: Option<String>,
 
     /// Read the number of effects from here, before and after: a JSON number or a text with one number
@@ -123,7 +129,7 @@ pub struct Args {
     pub expect_effects: u64,
 
     /// Wait until the count has stood still for this long where copies were left without an answer
-    #[arg(long, env = "SEMEL_PROVE_SETTLE", default_value = "500ms", value_parser = span::parse)]
+    #[arg(long, env = "SEMEL_PROVE_SETTLE", value_name = "TIME", default_value = "500ms", value_parser = span::parse)]
     pub settle: Duration,
 
     /// Run the same load against this URL too, for comparison (usually the service behind the guard)
@@ -135,7 +141,7 @@ pub struct Args {
     pub json: bool,
 
     /// Makes starts and hang-ups repeatable; keys are always new [default: random, printed]
-    #[arg(long, env = "SEMEL_PROVE_SEED")]
+    #[arg(long, env = "SEMEL_PROVE_SEED", value_name = "N")]
     pub seed: Option<u64>,
 }
 

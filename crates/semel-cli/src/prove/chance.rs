@@ -26,6 +26,11 @@ impl Chance {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
+    /// Within `0..=longest`, half of them in the first eighth: a fast answer leaves little time for a late moment.
+    pub(crate) fn early_moment(&mut self, longest: Duration) -> Duration {
+        longest.mul_f64(self.share().powi(3))
+    }
+
     /// Evenly within `0..=longest`.
     pub(crate) fn moment(&mut self, longest: Duration) -> Duration {
         longest.mul_f64(self.share())

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use super::chance::Chance;
 use super::effects;
-use super::load::{Request, Tick, Trouble, single, volley};
+use super::load::{Request, Tick, single, volley};
 use super::plan::{Place, Plan};
 use super::sheet::{Seen, Sheet, Tally};
 use crate::exit::Failure;
@@ -142,10 +142,9 @@ async fn storm(
     let replies = volley(&plan.request(place, &key)?, &plan.starts(chance), plan.timeout, tick).await;
     tally.add(&replies);
     let sheet = Sheet::of(&replies, &plan.naming);
-    let unconnected = replies.iter().filter(|reply| matches!(reply.result, Err(Trouble::Connect(_)))).count();
     // An endpoint that keeps silent can be judged by the count; one that is not there cannot.
     let silent = sheet.statuses.is_empty() && !sheet.troubles.is_empty();
-    if unconnected == replies.len() || (silent && before.is_none()) {
+    if sheet.unsent as usize == replies.len() || (silent && before.is_none()) {
         let why = sheet.troubles.keys().next().map_or("no answer", String::as_str);
         let url = place.target.url();
         return Ok(Err(format!("round {number}: not one of {} copies got an answer from {url}: {why}", replies.len())));

@@ -141,7 +141,15 @@ fn notes(plan: &Plan, course: &Course, effects: &[Option<u64>]) -> Vec<String> {
         notes.push(format!("{unnamed} of the 2xx answers lack the part that should name the effect."));
     }
     let sum = |class| course.rounds.iter().map(|round| u64::from(round.storm.count(class))).sum::<u64>();
-    let (unknown, errors, hung_up) = (sum(Class::Unknown), sum(Class::Error), sum(Class::HungUp));
+    let unmarked = course.rounds.iter().all(|round| round.storm.marked == 0);
+    if unmarked && sum(Class::Executed) > effects.iter().flatten().sum() {
+        notes.push("No answer is marked as a replay, so `executed` may include stored answers.".to_owned());
+    }
+    if course.rounds.iter().any(counts_more_than_it_saw) {
+        notes.push("The count grew by more than the answers show: is other traffic on it?".to_owned());
+    }
+    let (unknown, errors) = (sum(Class::Unknown), sum(Class::Error));
+    let unclear = course.rounds.iter().any(|round| round.storm.unclear() > 0);
     if unknown > 0 {
         notes.push(format!(
             "{unknown} copies got an answer that leaves open whether they ran (5xx or outcome-unknown)."
@@ -149,9 +157,20 @@ fn notes(plan: &Plan, course: &Course, effects: &[Option<u64>]) -> Vec<String> {
     }
     if let Some((trouble, _)) = course.rounds.iter().flat_map(|round| &round.storm.troubles).next() {
         notes.push(format!("{errors} copies had no answer, such as: {trouble}."));
+        if trouble.contains("os error 24") {
+            notes.push(
+                "This process may open too few files for so many copies: ulimit -n shows and raises it.".to_owned(),
+            );
+        }
     }
-    if plan.count.is_none() && unknown + errors + hung_up > 0 && effects.iter().any(Option::is_some) {
+    if plan.count.is_none() && unclear && effects.iter().any(Option::is_some) {
         notes.push("Effects of copies without a clear answer are only seen with --count-url.".to_owned());
     }
     notes
+}
+
+/// Every copy has a clear answer, and the count grew by more than the copies that say they ran.
+fn counts_more_than_it_saw(round: &Round) -> bool {
+    let ran = u64::from(round.storm.count(Class::Executed));
+    round.storm.unclear() == 0 && round.counted.is_some_and(|counted| counted.storm > ran)
 }

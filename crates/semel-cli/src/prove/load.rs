@@ -32,7 +32,7 @@ pub struct Request {
     pub addresses: Arc<[SocketAddr]>,
     /// The method.
     pub method: Method,
-    /// All fields but `Host` and `Content-Length`, which follow from the rest.
+    /// All fields but `Content-Length` and, unless it should differ from the target's, `Host`.
     pub headers: HeaderMap,
     /// The body.
     pub body: Bytes,
@@ -162,8 +162,10 @@ impl Line {
             *message.method_mut() = request.method.clone();
             *message.uri_mut() = request.target.path().clone();
             *message.headers_mut() = request.headers.clone();
-            let host = HeaderValue::from_str(request.target.authority());
-            message.headers_mut().insert(HOST, host.map_err(|error| Trouble::Connect(error.to_string()))?);
+            if !request.headers.contains_key(HOST) {
+                let host = HeaderValue::from_str(request.target.authority());
+                message.headers_mut().insert(HOST, host.map_err(|error| Trouble::Connect(error.to_string()))?);
+            }
             let response = self.sender.send_request(message).await.map_err(|error| broken(&error))?;
             read(response).await
         };

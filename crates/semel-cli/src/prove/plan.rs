@@ -121,7 +121,8 @@ impl Plan {
             timeout: args.timeout,
             settle: args.settle,
             expected: args.expect_effects,
-            seed: args.seed.map_or_else(key::random, Ok)?,
+            // Short enough to copy by hand.
+            seed: args.seed.map_or_else(|| key::random().map(|bits| bits >> 40), Ok)?,
             method: args.method.clone(),
             keyed: !args.no_key,
             key_is_sent,
@@ -201,7 +202,7 @@ impl Plan {
         (0..self.concurrency)
             .map(|index| Start {
                 after: if index == 0 { Duration::ZERO } else { chance.moment(self.ramp) },
-                hangs_up: (chance.share() < self.disconnect).then(|| chance.moment(self.disconnect_within)),
+                hangs_up: (chance.share() < self.disconnect).then(|| chance.early_moment(self.disconnect_within)),
             })
             .collect()
     }

@@ -11,6 +11,8 @@ use crate::term::Look;
 
 /// More would hide the verdict.
 const FINDINGS_SHOWN: usize = 8;
+/// Answers beside those that ran; a copy without one has no latency.
+const ANSWERED: [Class; 4] = [Class::Replayed, Class::Waited, Class::Rejected, Class::Unknown];
 /// Upper ends of the histogram's rows: 1, 2, 5, 10 … in microseconds.
 const DECADES: [u64; 3] = [1, 2, 5];
 
@@ -29,6 +31,9 @@ pub(crate) fn render(plan: &Plan, course: &Course, judgement: &Judgement, look: 
     out.findings(&judgement.findings);
     for note in &judgement.notes {
         out.paragraph("note  ", note);
+    }
+    if !judgement.notes.is_empty() {
+        out.line("");
     }
     out.verdict(plan, judgement);
     out.out
@@ -59,12 +64,8 @@ impl Page {
             (run, asked) => format!("{run} of {asked} rounds"),
         };
         let key = if plan.key_is_sent { "one key per round" } else { "no key sent" };
-        let text = format!(
-            "{rounds} × {} copies, {key}, started within {}, seed {}",
-            plan.concurrency,
-            span::show(plan.ramp),
-            plan.seed
-        );
+        let within = if plan.ramp.is_zero() { "at once".to_owned() } else { format!("within {:?}", plan.ramp) };
+        let text = format!("{rounds} × {} copies, {key}, started {within}, seed {}", plan.concurrency, plan.seed);
         self.paragraph("", &text);
         self.line("");
     }
@@ -146,6 +147,9 @@ impl Page {
         if findings.len() > FINDINGS_SHOWN {
             self.line(&format!("  and {} more", findings.len() - FINDINGS_SHOWN));
         }
+        if !findings.is_empty() {
+            self.line("");
+        }
     }
 
     fn verdict(&mut self, plan: &Plan, judgement: &Judgement) {
@@ -190,7 +194,7 @@ fn rows(tally: &Tally) -> Vec<Row> {
             };
             let count = |class| within(class).map(|value| value.count_at_value()).sum::<u64>();
             let ran = count(Class::Executed);
-            let rest = Class::ALL[1..].iter().map(|class| count(*class)).sum();
+            let rest = ANSWERED.iter().map(|class| count(*class)).sum();
             rows.push(Row { end, ran, rest });
             start = end;
         }

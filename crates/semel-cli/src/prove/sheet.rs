@@ -7,7 +7,7 @@ use hdrhistogram::Histogram;
 
 use super::answer::{Class, is_marked, is_success};
 use super::effects::Naming;
-use super::load::Reply;
+use super::load::{Reply, Trouble};
 
 /// Microseconds; longer ones count as this long.
 const LONGEST: u64 = 3_600_000_000;
@@ -62,6 +62,8 @@ pub(crate) struct Sheet {
     pub(crate) statuses: BTreeMap<u16, u32>,
     pub(crate) troubles: BTreeMap<String, u32>,
     pub(crate) marked: u32,
+    /// Copies without a connection.
+    pub(crate) unsent: u32,
 }
 
 impl Sheet {
@@ -70,6 +72,7 @@ impl Sheet {
         for reply in replies {
             let seen = Seen::of(reply, naming);
             sheet.classes[seen.class as usize] += 1;
+            sheet.unsent += u32::from(matches!(reply.result, Err(Trouble::Connect(_))));
             sheet.marked += u32::from(seen.marked);
             if let Some(name) = seen.name {
                 *sheet.names.entry(name).or_default() += 1;
@@ -91,7 +94,7 @@ impl Sheet {
 
     /// Copies of which nobody can tell whether they took effect.
     pub(crate) fn unclear(&self) -> u32 {
-        self.count(Class::Unknown) + self.count(Class::Error) + self.count(Class::HungUp)
+        self.count(Class::Unknown) + self.count(Class::Error) - self.unsent + self.count(Class::HungUp)
     }
 
     /// `99 × 409, 1 × 201` with the most frequent first.
