@@ -101,15 +101,20 @@ pub(super) fn invite(
     writeln!(out)?;
     writeln!(out, "{}", look.strong("More:"))?;
     writeln!(out)?;
-    writeln!(out, "curl http://{http}/orders           # all orders")?;
-    writeln!(out, "curl http://{admin}/metrics          # what Semel counts")?;
-    writeln!(out, "semel prove http://{http}/orders \\")?;
+    writeln!(out, "curl http://{http}/orders   # all orders")?;
+    writeln!(out, "curl http://{admin}/metrics  # counters")?;
+    writeln!(out, "{} prove http://{http}/orders \\", this_command())?;
     writeln!(out, "  --rounds 20 --direct http://{service}/orders \\")?;
     writeln!(out, "  --count-url http://{service}/orders/count")?;
     writeln!(out)?;
     writeln!(out, "Database: {}", database.display())?;
     writeln!(out, "Ctrl-C ends both.")?;
     out.flush()
+}
+
+/// As it was called: a freshly built one is seldom in the `PATH`.
+fn this_command() -> String {
+    std::env::args().next().filter(|name| name.ends_with("semel")).unwrap_or_else(|| "semel".to_owned())
 }
 
 fn double_click() -> Vec<Start> {

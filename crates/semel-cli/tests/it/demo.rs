@@ -123,6 +123,7 @@ async fn after_the_show_it_runs_on_until_it_is_stopped_and_keeps_a_given_directo
     let exit = play(&args, |wanted| gateway(wanted, true), stop, &mut out, Look::plain(60)).await;
     let page = String::from_utf8(out).unwrap();
     assert_eq!(exit.unwrap(), Exit::Clean, "{page}");
+    assert!(page.lines().all(|line| line.chars().count() <= 60 || line.to_lowercase().contains("database")), "{page}");
     assert!(page.contains("curl -i http://127.0.0.1:") && page.ends_with("Stopping.\n"), "{page}");
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let service = Service::start(listener, &dir.path().join("orders.db")).await.unwrap();
