@@ -90,6 +90,28 @@ async fn show(args: &Args, keeps: bool) -> (Result<Exit, Failure>, String) {
     (exit, String::from_utf8(out).expect("UTF-8"))
 }
 
+/// A page that tells when its last line is written.
+struct Watched {
+    text: Vec<u8>,
+    seen: Option<oneshot::Sender<()>>,
+}
+
+impl std::io::Write for Watched {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        if self.text.ends_with(b"Ctrl-C ends both.\n")
+            && let Some(seen) = self.seen.take()
+        {
+            _ = seen.send(());
+        }
+        Ok(())
+    }
+}
+
 /// `orders` of each row, in order.
 fn orders(page: &str) -> Vec<u64> {
     let rows = page.lines().filter(|line| line.starts_with("  double click") || line.starts_with("  storm"));
@@ -118,10 +140,11 @@ async fn a_guard_that_does_not_hold_is_said_and_exits_with_a_finding() {
 async fn after_the_show_it_runs_on_until_it_is_stopped_and_keeps_a_given_directory() {
     let dir = tempfile::tempdir().unwrap();
     let args = Args { exit: false, dir: Some(dir.path().to_owned()), ..anywhere() };
-    let mut out = Vec::new();
-    let stop = tokio::time::sleep(Duration::from_secs(2));
+    let (seen, invited) = oneshot::channel();
+    let mut out = Watched { text: Vec::new(), seen: Some(seen) };
+    let stop = async { _ = invited.await };
     let exit = play(&args, |wanted| gateway(wanted, true), stop, &mut out, Look::plain(60)).await;
-    let page = String::from_utf8(out).unwrap();
+    let page = String::from_utf8(out.text).unwrap();
     assert_eq!(exit.unwrap(), Exit::Clean, "{page}");
     assert!(page.lines().all(|line| line.chars().count() <= 60 || line.to_lowercase().contains("database")), "{page}");
     assert!(page.contains("curl -i http://127.0.0.1:") && page.ends_with("Stopping.\n"), "{page}");

@@ -42,11 +42,13 @@ impl Shop {
 /// A server on a free port; gone when dropped.
 pub(crate) struct Endpoint {
     address: SocketAddr,
+    shop: Arc<Shop>,
     _task: JoinSet<()>,
 }
 
 impl Endpoint {
     pub(crate) async fn start() -> Self {
+        let shop = Arc::new(Shop::default());
         let router = Router::new()
             .route("/safe", post(safe))
             .route("/marked", post(marked))
@@ -60,8 +62,8 @@ impl Endpoint {
             .route("/sticky", post(sticky))
             .route("/broken", post(|| async { (StatusCode::BAD_REQUEST, "no") }))
             .route("/count", get(count))
-            .with_state(Arc::new(Shop::default()));
-        Self::serve(|listener| async move { axum::serve(listener, router).await.expect("it serves") }).await
+            .with_state(shop.clone());
+        Self::serve(shop, |listener| async move { axum::serve(listener, router).await.expect("it serves") }).await
     }
 
     /// Accepts and reads, and never answers.
@@ -84,7 +86,7 @@ impl Endpoint {
     }
 
     async fn raw<F: Future<Output = ()> + Send + 'static>(talk: fn(tokio::net::TcpStream) -> F) -> Self {
-        Self::serve(move |listener| async move {
+        Self::serve(Arc::default(), move |listener| async move {
             let mut streams = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 streams.spawn(talk(stream));
@@ -93,12 +95,20 @@ impl Endpoint {
         .await
     }
 
-    async fn serve<F: Future<Output = ()> + Send + 'static>(server: impl FnOnce(TcpListener) -> F) -> Self {
+    async fn serve<F: Future<Output = ()> + Send + 'static>(
+        shop: Arc<Shop>,
+        server: impl FnOnce(TcpListener) -> F,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let mut task = JoinSet::new();
         task.spawn(server(listener));
-        Self { address, _task: task }
+        Self { address, shop, _task: task }
+    }
+
+    /// Of all keys so far.
+    pub(crate) fn effects(&self) -> u64 {
+        self.shop.effects.load(Ordering::SeqCst)
     }
 
     pub(crate) fn url(&self, path: &str) -> String {

@@ -117,7 +117,7 @@ async fn clients_that_hang_up_do_not_hide_what_they_caused() {
     let all_gone = ["--disconnect=1", "--disconnect-within=5ms"];
     let safe = prove(&shop.url("/safe"), &[&all_gone[..], &["--count-url", &shop.url("/count")]].concat()).await;
     assert_eq!(result(&safe), ("safe".to_owned(), vec![Some(1)], 0), "{safe:?}");
-    assert!(safe.json()["classes"]["hung_up"]["count"].as_u64().unwrap() > 15, "{safe:?}");
+    assert!(safe.json()["classes"]["hung_up"]["count"].as_u64().unwrap() > 9, "{safe:?}");
     // No copy of the storm saw an answer: the repeat gets it.
     let by_answers = prove(&shop.url("/safe"), &all_gone).await;
     assert_eq!(result(&by_answers).0, "safe", "{by_answers:?}");
@@ -214,7 +214,12 @@ async fn a_signal_ends_the_run_with_what_was_seen() {
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     let child = command.spawn().expect("the binary was just built");
     let id = rustix::process::Pid::from_raw(child.id().try_into().unwrap()).unwrap();
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    for _ in 0..500 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        if shop.effects() > 2 {
+            break;
+        }
+    }
     rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
     let output = tokio::task::spawn_blocking(|| child.wait_with_output()).await.unwrap().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
