@@ -1,0 +1,11 @@
+//! The commands behind the one binary `semel`.
+//!
+//! Each command is a module with an `Args` (its flags) and a `run` that ends in an [`exit::Exit`]; `main.rs` only maps
+//! one to the other. What a command finds out goes to stdout, what it says about itself to stderr.
+
+pub mod demo;
+pub mod exit;
+pub mod prove;
+pub mod span;
+pub mod stop;
+pub mod term;

@@ -1,0 +1,39 @@
+//! `semel`: one binary, one command per job.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use semel_cli::prove;
+
+/// Many identical requests, one effect.
+#[derive(Parser)]
+#[command(
+    name = "semel",
+    version,
+    arg_required_else_help = true,
+    after_help = "Exit codes: 0 fine, 1 something was found, 2 usage, 3 could not do the work."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Fire concurrent duplicates at an endpoint and say how many took effect
+    Prove(Box<prove::Args>),
+}
+
+fn main() -> ExitCode {
+    let ended = match Cli::parse().command {
+        Command::Prove(args) => prove::run(&args),
+    };
+    ended
+        .unwrap_or_else(|failure| {
+            // A closed stderr leaves nobody to tell; the exit code still says it.
+            let _ = writeln!(std::io::stderr(), "error: {failure}");
+            failure.exit()
+        })
+        .into()
+}

@@ -1,0 +1,97 @@
+//! What the terminal can show: its width, whether colour is welcome, text broken at that width.
+
+use std::io::IsTerminal;
+
+/// Width used where nobody can say: a pipe, a file.
+const UNKNOWN_WIDTH: usize = 80;
+
+/// How text for stdout should look.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// Columns a line may take.
+    pub width: usize,
+    /// Escape sequences are welcome.
+    pub colour: bool,
+}
+
+impl Look {
+    /// Colour only on a terminal and without `NO_COLOR`; the terminal's width within 40 and 120.
+    pub fn of_stdout() -> Self {
+        let stdout = std::io::stdout();
+        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
+            || std::env::var_os("TERM").is_some_and(|v| v == "dumb");
+        let width = rustix::termios::tcgetwinsize(&stdout).map_or(UNKNOWN_WIDTH, |size| usize::from(size.ws_col));
+        let width = if width == 0 { UNKNOWN_WIDTH } else { width };
+        Self { width: width.clamp(40, 120), colour: stdout.is_terminal() && !unwanted }
+    }
+
+    /// No colour.
+    pub fn plain(width: usize) -> Self {
+        Self { width, colour: false }
+    }
+
+    /// Green: as it should be.
+    pub fn good(self, text: &str) -> String {
+        self.paint("32", text)
+    }
+
+    /// Red and bold: wrong.
+    pub fn bad(self, text: &str) -> String {
+        self.paint("1;31", text)
+    }
+
+    /// Yellow: not known.
+    pub fn open(self, text: &str) -> String {
+        self.paint("33", text)
+    }
+
+    /// Bold: a heading.
+    pub fn strong(self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    fn paint(self, code: &str, text: &str) -> String {
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// Breaks `text` between words so that each line fits; every line but the first begins with `indent` blanks, and
+    /// the first is taken to start there already. A word longer than a line (a URL) stays whole.
+    pub fn wrap(self, text: &str, indent: usize) -> String {
+        let room = self.width.saturating_sub(indent).max(20);
+        let mut out = String::new();
+        let mut used = 0;
+        for word in text.split_whitespace() {
+            let length = word.chars().count();
+            if used > 0 && used + 1 + length > room {
+                out.push('\n');
+                out.push_str(&" ".repeat(indent));
+                used = 0;
+            } else if used > 0 {
+                out.push(' ');
+                used += 1;
+            }
+            out.push_str(word);
+            used += length;
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_break_between_words_and_keep_their_indent() {
+        let wrapped = Look::plain(24).wrap("one two three four five six seven", 4);
+        assert_eq!(wrapped, "one two three four\n    five six seven");
+        let url = format!("see http://127.0.0.1/{} there", "x".repeat(40));
+        assert!(Look::plain(24).wrap(&url, 0).lines().any(|line| line.starts_with("http://")));
+    }
+
+    #[test]
+    fn without_colour_no_escape_is_written() {
+        assert_eq!(Look::plain(60).bad("no"), "no");
+        assert_eq!(Look { width: 60, colour: true }.good("yes"), "\x1b[32myes\x1b[0m");
+    }
+}

@@ -1,0 +1,6 @@
+//! The commands as a user meets them: the binary for `prove`, the library for the parts of `demo`.
+
+mod demo;
+mod endpoints;
+mod prove;
+mod semel;
