@@ -62,6 +62,17 @@ impl MemoryStore {
         Self { shards, budget, clock, unresolved: Mutex::default() }
     }
 
+    /// Puts a record in place behind the store's back, as a restored backup or a newer process would; `None` takes it
+    /// away, as a flush would.
+    #[cfg(feature = "testing")]
+    pub fn plant(&self, id: &Identity, record: Option<Record>) {
+        let mut shard = self.shard(id.digest()).lock();
+        match record {
+            Some(record) => shard.put(id.digest(), record),
+            None => shard.remove(id.digest()),
+        }
+    }
+
     /// The shard of a digest. Its top bits, so that shards in order hold digests in order.
     fn shard(&self, digest: &[u8; 32]) -> &Mutex<Shard> {
         &self.shards[usize::from(digest[0]) * SHARDS / 256]
@@ -85,7 +96,7 @@ impl MemoryStore {
             Step::Write(record, answer) => {
                 // Two gone for one that comes keeps memory level without a sweeper.
                 let mut purged = Purged::default();
-                shard.purge(now, 2, &mut purged);
+                shard.sweep(now, id.digest(), &mut purged);
                 if !purged.unresolved.is_empty() {
                     self.unresolved.lock().unresolved.append(&mut purged.unresolved);
                 }

@@ -154,11 +154,22 @@ impl Shard {
         self.budget.bodies.fetch_sub(body_len(record), Ordering::Relaxed);
     }
 
-    /// Removes at most `max` records whose time is over.
+    /// Removes at most `max` records whose time is over; fewer only when none is left.
     pub(super) fn purge(&mut self, now: StoreTime, max: usize, purged: &mut Purged) {
+        self.take(now, (max, usize::MAX), None, purged);
+    }
+
+    /// What a write does by the way: removes at most two records, and looks at no more than eight entries of the index.
+    /// The record about to be written stays: it was judged as it is, and its end is the writer's to tell.
+    pub(super) fn sweep(&mut self, now: StoreTime, written: &[u8; 32], purged: &mut Purged) {
+        self.take(now, (2, 8), Some(prefix(written)), purged);
+    }
+
+    fn take(&mut self, now: StoreTime, (max, looks): (usize, usize), spare: Option<u64>, purged: &mut Purged) {
         let mut gone = 0;
         let mut looked = 0;
-        while gone < max && looked < max.saturating_mul(4) {
+        let mut spared = None;
+        while gone < max && looked < looks {
             let Some(mut first) = self.ends.first_entry() else { break };
             if *first.key() >= bucket(now) {
                 break;
@@ -168,6 +179,10 @@ impl Shard {
                 continue;
             };
             looked += 1;
+            if spare == Some(key) {
+                spared = Some((*first.key(), key));
+                continue;
+            }
             if let Ok(slot) = self.slots.find_entry(key, |s| prefix(&s.digest) == key && !s.record.is_here(now)) {
                 let (slot, _) = slot.remove();
                 self.forget(&slot.record);
@@ -178,6 +193,9 @@ impl Shard {
                     purged.unresolved.push(rest.identity(slot.digest));
                 }
             }
+        }
+        if let Some((bucket, key)) = spared {
+            self.ends.entry(bucket).or_default().push(key);
         }
         purged.removed += gone;
     }

@@ -1,0 +1,57 @@
+//! Random sequences of calls: every answer and every record as the pure transitions have them.
+//!
+//! The reference is a table of records and [`semel_core::transition`]. Its clock is the sum of the advances; the store's
+//! may run ahead of that by what the test takes. All durations are chosen so that no moment at which something ends
+//! comes near one at which a call is made: nows are whole thousands of seconds, ends are 300 or 500 past one.
+
+mod call;
+mod compare;
+mod play;
+
+use std::collections::BTreeSet;
+
+use proptest::{
+    collection::vec,
+    test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner},
+};
+use semel_core::env::{Rng, SystemRng};
+
+use super::Bed;
+
+/// Names the seed to run with, to see a failure again.
+const SEED: &str = "SEMEL_TEST_SEED";
+
+/// Plays [`Bed::SEQUENCES`] random sequences of calls against new stores and against the reference.
+///
+/// # Panics
+/// With the shortest sequence that still fails, and the seed to see it again, when an answer or a record differs; or
+/// when the sequences did not lead to every kind of answer, so that the test proves less than it says.
+pub fn check<B: Bed>() {
+    let seed = seed();
+    let runtime = super::runtime();
+    let config =
+        Config { cases: B::SEQUENCES, failure_persistence: None, max_shrink_iters: 4_000, ..Config::default() };
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_be_bytes());
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let seen = parking_lot::Mutex::new(BTreeSet::new());
+    let result = runner.run(&vec(call::any_call(), 1..60), |calls| {
+        let played = runtime.block_on(play::play::<B>(&calls));
+        played.map(|answers| seen.lock().extend(answers)).map_err(TestCaseError::fail)
+    });
+    if let Err(failure) = result {
+        panic!("{failure}\nto see it again: {SEED}={seed}");
+    }
+    let seen = seen.into_inner();
+    let unseen: Vec<_> = play::ANSWERS.iter().filter(|a| !seen.contains(*a)).collect();
+    assert!(unseen.is_empty(), "never seen in {} sequences of {SEED}={seed}: {unseen:?}", B::SEQUENCES);
+}
+
+fn seed() -> u64 {
+    if let Ok(given) = std::env::var(SEED) {
+        return given.parse().unwrap_or_else(|_| panic!("{SEED} is a number, not {given:?}"));
+    }
+    let mut bytes = [0; 8];
+    SystemRng.fill(&mut bytes);
+    u64::from_be_bytes(bytes)
+}
