@@ -1,3 +1,6 @@
 //! The suite against the memory store, and the suite itself against stores that are wrong.
 
+mod faults;
 mod memory;
+mod mutants;
+mod table;
