@@ -6,7 +6,7 @@
 //! - [`judge`]: what a record that is there already means to the one who asks.
 //! - [`engine`]: claim, execute, settle, with a [`policy`]; what callers are refused with: [`refusal`].
 //! - [`observe`]: typed events.
-//! - [`env`]: the one seam to the outside.
+//! - [`mod@env`]: the one seam to the outside.
 
 pub mod engine;
 pub mod env;

@@ -1,10 +1,16 @@
 //! Runs the binary.
 
+use std::ffi::OsString;
 use std::process::{Command, Output};
+
+/// The binary that `SEMEL_BIN` names (`./test` says the release one), else the one just built.
+fn binary() -> OsString {
+    std::env::var_os("SEMEL_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_semel").into())
+}
 
 /// A command with an environment of its own: what the developer has set must not reach it.
 pub(crate) fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_semel"));
+    let mut command = Command::new(binary());
     command.args(args).env_clear();
     command
 }
