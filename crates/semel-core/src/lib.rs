@@ -7,6 +7,7 @@
 //! - [`engine`]: claim, execute, settle, with a [`policy`]; what callers are refused with: [`refusal`].
 //! - [`observe`]: typed events.
 //! - [`mod@env`]: the one seam to the outside.
+//! - `testing` (feature `testing`): time that a test moves, and `assert_once`.
 
 pub mod engine;
 pub mod env;
@@ -19,6 +20,8 @@ pub mod policy;
 pub mod record;
 pub mod refusal;
 pub mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod transition;
 
 pub use ids::{Fence, Owner, StoreTime};

@@ -13,14 +13,15 @@ use super::{
     bounds::Place,
     keeper::Keeper,
     lease::{Lease, local_deadline},
+    settling::Tries,
 };
 use crate::{
     env::Tick,
     ids::{Owner, StoreTime},
     judge::{Judgement, Recorded, Running, judge},
     observe::{Event, StoreCall, What},
-    policy::{OnDuplicate, OnInFlight},
-    record::{Payload, Record, Rest},
+    policy::{OnDuplicate, OnInFlight, Policy},
+    record::{Payload, Record, Rest, StateCode},
     refusal::Refusal,
     store::{Ask, AskFor, Claim, Claimed, Did, Releasing, StoreError},
 };
@@ -33,6 +34,10 @@ struct Sent {
 
 /// How often a claim that was raced is tried again.
 const RACES: u32 = 3;
+
+/// How long an abandoned claim is looked after while the store does not answer. Longer than a settlement: nothing was
+/// run, so each such record refuses its key without need.
+const ABANDON_FOR: Duration = Duration::from_secs(3_600);
 
 /// Where a claim leads.
 pub(super) enum Entered {
@@ -93,25 +98,28 @@ pub(super) async fn enter(inner: Arc<Inner>, call: Call) -> Entered {
                 if unresolved {
                     inner.emit(&Event::new(&call.identity, call.policy.name(), What::UnknownExpired));
                 }
-                return inner.granted(&call, &ask, claim, sent, left).await;
+                return inner.granted(&call, &ask, claim, (sent, left), stray).await;
             }
             Ok(Claimed::Found { record, now }) => (record, now),
             Ok(Claimed::Late { .. }) => {
-                inner.take_back(stray, &call, &ask);
-                return Entered::Refused(late());
+                inner.take_back(stray, &call.policy, &ask);
+                return Entered::Refused(not_run(stray, None));
             }
             Err(error) => {
-                inner.take_back(stray, &call, &ask);
-                return Entered::Refused(Refusal::of_store(&error));
+                inner.take_back(stray, &call.policy, &ask);
+                return Entered::Refused(match Refusal::of_store(&error) {
+                    Refusal::StoreUnavailable { retry_after, .. } => not_run(stray, retry_after),
+                    other => other,
+                });
             }
         };
         let judgement = judge(&ask, found.as_ref(), now, &call.caller);
         if let Judgement::Again { claim, left } = judgement {
-            return inner.granted(&call, &ask, claim, sent, left).await;
+            return inner.granted(&call, &ask, claim, (sent, left), stray).await;
         }
         if stray {
             // Another's record now; but the copy whose reply was lost may still arrive, and find it free.
-            inner.take_back(stray, &call, &ask);
+            inner.take_back(stray, &call.policy, &ask);
             ask = inner.ask(&call, inner.owner());
         }
         match judgement {
@@ -172,9 +180,14 @@ pub(super) fn refusal(call: &Call, judgement: Judgement) -> Refusal {
     }
 }
 
-/// Too late to be used: nothing was run.
-const fn late() -> Refusal {
-    Refusal::StoreUnavailable { did: Did::Nothing, retry_after: None }
+/// Nothing was run; `stray` says whether a claim may stand in the store all the same.
+const fn not_run(stray: bool, retry_after: Option<Duration>) -> Refusal {
+    Refusal::StoreUnavailable { did: if stray { Did::Unknown } else { Did::Nothing }, retry_after }
+}
+
+/// Too late to be used.
+pub(super) const fn late() -> Refusal {
+    not_run(false, None)
 }
 
 impl Inner {
@@ -196,10 +209,11 @@ impl Inner {
     }
 
     /// Sends a claim; where its reply is lost, or it came late by a clock that had moved, once more as the same owner.
-    async fn claim(&self, ask: &mut Ask, sent: Tick) -> Sent {
+    async fn claim(&self, ask: &mut Ask, first_sent: Tick) -> Sent {
         let mut stray = false;
+        let mut sent = first_sent;
         for is_last in [false, true] {
-            match self.not_after(ask, sent).await {
+            match self.not_after(ask, first_sent, sent).await {
                 Ok(not_after) => ask.set_not_after(not_after),
                 Err(error) => return Sent { result: Err(error), stray },
             }
@@ -210,7 +224,7 @@ impl Inner {
                     false
                 }
                 Ok(Claimed::Late { now }) => {
-                    self.store_clock.saw(self.now(), *now);
+                    self.store_clock.saw(sent, *now);
                     true
                 }
                 Err(error) => {
@@ -221,31 +235,49 @@ impl Inner {
             if is_last || !again {
                 return Sent { result, stray };
             }
+            sent = self.now();
         }
         unreachable!("the last round returns")
     }
 
     /// The store time after which a claim sent now is worth nothing to its sender: two time-outs from its sending, and
     /// never past the deadline of the lease it asks for.
-    async fn not_after(&self, ask: &Ask, sent: Tick) -> Result<StoreTime, StoreError> {
-        let patience = local_deadline(sent, ask.lease).since(sent).min(2 * self.times.store_timeout);
-        if let Some(now) = self.store_clock.at(self.now()) {
+    async fn not_after(&self, ask: &Ask, first_sent: Tick, sent: Tick) -> Result<StoreTime, StoreError> {
+        let patience = local_deadline(first_sent, ask.lease).since(sent).min(self.patience());
+        if let Some(now) = self.store_clock.at(sent) {
             return Ok(now + patience);
         }
-        let asked = self.now();
         let health = self.within(StoreCall::Health, &ask.identity, self.store.health()).await;
         // Whatever became of the question, nothing was claimed.
         let health = health.map_err(StoreError::of_nothing)?;
-        self.store_clock.saw(asked, health.now);
+        self.store_clock.saw(sent, health.now);
         Ok(self.store_clock.at(self.now()).unwrap_or(health.now) + patience)
     }
 
+    /// How long a claim is of use to its sender: the store's time-out and that of one repeat.
+    fn patience(&self) -> Duration {
+        2 * self.times.store_timeout
+    }
+
     /// A grant that came in time and for which there is a place; otherwise it is given back, unused.
-    async fn granted(self: &Arc<Self>, call: &Call, ask: &Ask, claim: Claim, sent: Tick, left: Duration) -> Entered {
+    async fn granted(
+        self: &Arc<Self>,
+        call: &Call,
+        ask: &Ask,
+        claim: Claim,
+        (sent, left): (Tick, Duration),
+        stray: bool,
+    ) -> Entered {
         let attempt = claim.attempt();
         let lease = Arc::new(Lease::new(self, call, ask, claim, sent, left));
+        let now = self.now();
+        if stray {
+            lease.may_stray_until(now + self.patience());
+        }
         let mut grant = Grant::new(Arc::clone(self), Arc::clone(&lease));
-        if self.now() >= lease.deadline() {
+        let event = Event::new(&call.identity, call.policy.name(), What::Granted);
+        self.emit(&event.attempt(attempt).took(now.since(sent)));
+        if now >= lease.deadline() {
             grant.give_back().await;
             return Entered::Refused(late());
         }
@@ -259,33 +291,64 @@ impl Inner {
         };
         grant.seat(place);
         Keeper::keep(self, &lease);
-        let event = Event::new(&call.identity, call.policy.name(), What::Granted);
-        self.emit(&event.attempt(attempt).took(self.now().since(sent)));
         Entered::Granted(grant)
     }
 
-    /// Takes back a claim of which nobody knows whether it arrived: once it would be refused as late, it is released by
-    /// its owner's id, until that is answered.
-    fn take_back(self: &Arc<Self>, stray: bool, call: &Call, ask: &Ask) {
-        if !stray {
+    /// Takes back a claim of which nobody knows whether it arrived, or may yet: it is released by its owner's id until
+    /// that is answered at a time when the claim itself would be refused as late.
+    fn take_back(self: &Arc<Self>, stray: bool, policy: &Policy, ask: &Ask) {
+        if stray {
+            let fate = Releasing::Fate {
+                identity: &ask.identity,
+                owner: ask.owner(),
+                keep: policy.ttl(),
+                rest: ask.rest.clone(),
+            };
+            self.abandon(fate, ask.not_after);
+        }
+    }
+
+    /// The same for a claim whose copy may still come although its owner has settled it: the record can have moved on
+    /// since, and be free for it.
+    pub(super) fn abandon_strays(self: &Arc<Self>, lease: &Lease) {
+        let left = lease.stray_until().since(self.now());
+        if left.is_zero() {
             return;
         }
-        let inner = Arc::clone(self);
-        let activity = self.bounds.activity();
-        let (identity, owner, keep) = (call.identity, ask.owner(), call.policy.ttl());
-        let rest = ask.rest.clone();
+        let not_after = self.store_clock.at(self.now()).map_or(StoreTime::default(), |now| now + left);
+        let (identity, owner, keep) = (&lease.identity, lease.owner, lease.policy.ttl());
+        self.abandon(Releasing::Fate { identity, owner, keep, rest: lease.meta.clone() }, not_after);
+    }
+
+    fn abandon(self: &Arc<Self>, fate: Releasing<'_>, not_after: StoreTime) {
+        let Releasing::Fate { identity, owner, keep, rest } = fate else { return };
+        let (identity, inner, activity) = (*identity, Arc::clone(self), self.bounds.activity());
         let task = async move {
             let _activity = activity;
-            let until = inner.now() + 2 * inner.times.store_timeout;
-            inner.env.clock.sleep_until(until).await;
             let what = Releasing::Fate { identity: &identity, owner, keep, rest };
-            let _answered = inner.until_answered(StoreCall::Release, &identity, || inner.store.release(&what)).await;
+            let tries = Tries { time: ABANDON_FOR, end_when_full: false };
+            let mut pause = inner.patience();
+            while !pause.is_zero() {
+                inner.env.clock.sleep_until(inner.now() + pause).await;
+                let release = || inner.store.release(&what);
+                if inner.until(tries, StoreCall::Release, &identity, release).await.is_err() {
+                    return;
+                }
+                // An answer that was given before the last moment of the claim says nothing about what comes after it.
+                let health = inner.until(tries, StoreCall::Health, &identity, || inner.store.health()).await;
+                let Ok(health) = health else { return };
+                pause = if health.now > not_after {
+                    Duration::ZERO
+                } else {
+                    not_after.since(health.now) + Duration::from_millis(1)
+                };
+            }
         };
         self.env.tasks.spawn("semel take back", Box::pin(task));
     }
 
     /// Claims again, as the same owner, what the store lost.
-    pub(super) async fn claim_again(&self, lease: &Lease) -> Option<(Claim, Tick, Duration)> {
+    pub(super) async fn claim_again(&self, lease: &Lease) -> Reclaimed {
         let policy = &lease.policy;
         let mut ask = Ask::new(
             lease.owner,
@@ -303,16 +366,34 @@ impl Inner {
             },
         );
         let sent = self.now();
-        match self.claim(&mut ask, sent).await.result {
-            Ok(Claimed::Granted { claim, left, .. }) => Some((claim, sent, left)),
-            Ok(Claimed::Found { record: Some(r), now }) if is_own(&r, lease, now) => {
-                Some((ask.grant(r.fence?, r.attempt), sent, r.lease_until.since(now)))
-            }
-            _ => None,
+        let Sent { result, stray } = self.claim(&mut ask, sent).await;
+        if stray {
+            lease.may_stray_until(self.now() + self.patience());
+        }
+        match result {
+            Ok(Claimed::Granted { claim, left, .. }) => Reclaimed::Held { claim, sent, left },
+            Ok(Claimed::Found { record: Some(r), now }) if is_own(&r, lease, now) => match r.fence {
+                Some(fence) => {
+                    Reclaimed::Held { claim: ask.grant(fence, r.attempt), sent, left: r.lease_until.since(now) }
+                }
+                None => Reclaimed::Taken,
+            },
+            Ok(Claimed::Found { .. }) => Reclaimed::Taken,
+            Ok(Claimed::Late { .. }) | Err(_) => Reclaimed::NoAnswer,
         }
     }
 }
 
+/// What became of claiming again.
+pub(super) enum Reclaimed {
+    /// The record is this owner's, under this claim.
+    Held { claim: Claim, sent: Tick, left: Duration },
+    /// It is another's by now, or settled.
+    Taken,
+    /// Nobody can tell.
+    NoAnswer,
+}
+
 fn is_own(record: &Record, lease: &Lease, now: StoreTime) -> bool {
-    record.is_here(now) && record.owner == lease.owner && record.state == crate::record::StateCode::InFlight
+    record.is_here(now) && record.owner == lease.owner && record.state == StateCode::InFlight
 }

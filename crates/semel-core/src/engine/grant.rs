@@ -1,6 +1,6 @@
 //! The right to run, with its lease kept alive.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, future::Future, sync::Arc};
 
 use super::{
     Inner, Kept, Run, Verdict,
@@ -73,18 +73,10 @@ impl Grant {
         self.lease.is_good()
     }
 
-    /// Settles. Recording belongs to no caller: dropping the future loses the answer, not the settlement, which is tried
-    /// for `settle_for`. Answers [`Kept::Unrecorded`] when the store takes longer than `commit_wait`.
-    pub async fn settle(mut self, verdict: Verdict) -> Kept {
-        self.dropped = Dropped::Settled;
-        let open = settling::Open {
-            inner: Arc::clone(&self.inner),
-            lease: Arc::clone(&self.lease),
-            verdict,
-            place: self.place.take(),
-            activity: self.activity.take(),
-        };
-        open.settle().await
+    /// Settles. Recording belongs to no caller: dropping the future, polled or not, loses the answer, not the settlement,
+    /// which is tried for `settle_for`. Answers [`Kept::Unrecorded`] when the store takes longer than `commit_wait`.
+    pub fn settle(mut self, verdict: Verdict) -> impl Future<Output = Kept> + Send + use<> {
+        settling::Unasked::new(self.end(verdict)).settle()
     }
 
     /// Releases it unused; the attempt does not count.
@@ -95,7 +87,18 @@ impl Grant {
     /// Parks the record: it was tried too often.
     pub(super) async fn park(mut self) {
         self.dropped = Dropped::Settled;
-        settling::park(&self.inner, &self.lease).await;
+        settling::park(&self.inner, &self.lease, self.activity.take()).await;
+    }
+
+    fn end(&mut self, verdict: Verdict) -> settling::Open {
+        self.dropped = Dropped::Settled;
+        settling::Open {
+            inner: Arc::clone(&self.inner),
+            lease: Arc::clone(&self.lease),
+            verdict,
+            place: self.place.take(),
+            activity: self.activity.take(),
+        }
     }
 }
 
@@ -105,16 +108,10 @@ impl Drop for Grant {
             Dropped::Settled => return,
             Dropped::GivenBack => Verdict::Release { counts: false, answer: None },
             Dropped::Released => Verdict::Release { counts: true, answer: None },
+            Dropped::Unknown if std::thread::panicking() => Verdict::Unknown { last: Some("panicked".into()) },
             Dropped::Unknown => Verdict::Unknown { last: Some("dropped before its end".into()) },
         };
-        settling::Open {
-            inner: Arc::clone(&self.inner),
-            lease: Arc::clone(&self.lease),
-            verdict,
-            place: self.place.take(),
-            activity: self.activity.take(),
-        }
-        .detach();
+        self.end(verdict).detach();
     }
 }
 

@@ -6,19 +6,27 @@ use std::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::{Inner, lease::Lease};
+use super::{
+    Inner,
+    claiming::Reclaimed,
+    lease::{Borrowed, Lease},
+};
 use crate::{
     env::Tick,
     ids::Owner,
     observe::{Event, StoreCall, What},
-    record::Record,
+    record::{Record, StateCode},
     store::{Claim, Renewal, Renewed},
 };
+
+/// How many leases one call renews at most.
+const BATCH: usize = 512;
 
 #[derive(Default)]
 pub(super) struct Keeper {
@@ -90,7 +98,7 @@ fn start(inner: &Arc<Inner>) {
                 return;
             }
             let Some(inner) = Weak::upgrade(&weak) else { return };
-            look(&inner).await;
+            look(&inner);
         }
     };
     inner.env.tasks.spawn("semel keeper", Box::pin(task));
@@ -105,76 +113,77 @@ impl Drop for Alive {
     }
 }
 
-/// One round: tells those whose time is over, renews those that are due.
-async fn look(inner: &Arc<Inner>) {
+/// One round: tells those whose time is over, renews those that are due. Renewals go on in a task of their own, so that
+/// a slow store delays nobody's deadline.
+fn look(inner: &Arc<Inner>) {
     let now = inner.now();
-    let mut due = Vec::new();
-    {
-        let held = inner.keeper.held.lock();
-        for lease in held.leases.values() {
-            if lease.deadline() <= now && lease.tell_lost() {
-                tell(inner, lease, What::LeaseOverdue);
-            }
-            if lease.hold_until <= now && !lease.is_overheld.swap(true, Ordering::AcqRel) {
-                tell(inner, lease, What::Overheld);
-                lease.overheld.notify_one();
-            }
+    let (mut told, mut due) = (Vec::new(), Vec::new());
+    for lease in inner.keeper.held.lock().leases.values() {
+        if lease.deadline() <= now && !lease.is_lost.load(Ordering::Acquire) {
+            told.push((Arc::clone(lease), What::LeaseOverdue));
+        }
+        if lease.hold_until <= now && !lease.is_overheld.swap(true, Ordering::AcqRel) {
+            told.push((Arc::clone(lease), What::Overheld));
+        }
+        let term = lease.policy.lease();
+        // What is due soon comes along: few large batches instead of many small ones.
+        if lease.renew_at() <= now + term / 16 {
+            lease.set_renew_at(now + inner.jittered(term / 3));
             // Whoever settles it has taken the claim out; then there is nothing to renew.
-            if lease.renew_at() <= now
-                && let Some(claim) = lease.try_take()
-            {
-                due.push((Arc::clone(lease), claim));
-            }
+            due.extend(lease.borrow());
         }
     }
-    if due.is_empty() {
-        return;
+    for (lease, what) in told {
+        match what {
+            What::Overheld => lease.overheld.notify_one(),
+            _ => _ = lease.tell_lost(),
+        }
+        tell(inner, &lease, what);
     }
-    let sent = inner.now();
-    let answers = {
-        let batch: Vec<Renewal<'_>> = due
-            .iter()
-            .map(|(l, claim)| Renewal { claim, lease: l.policy.lease(), keep: l.policy.unknown_ttl() })
-            .collect();
-        let first = &due[0].0.identity;
-        inner.within(StoreCall::Renew, first, inner.store.renew(&batch)).await
-    };
-    match answers {
-        Ok(answers) => {
-            for ((lease, claim), answer) in due.into_iter().zip(answers) {
-                renewed(inner, lease, claim, sent, answer);
-            }
-        }
-        Err(_) => {
-            for (lease, claim) in due {
-                lease.set_renew_at(inner.now() + inner.jittered(lease.policy.lease() / 12));
-                lease.put_back(claim);
-            }
-        }
+    while !due.is_empty() {
+        let batch = due.split_off(due.len().saturating_sub(BATCH));
+        let inner = Arc::clone(inner);
+        let tasks = Arc::clone(&inner.env.tasks);
+        tasks.spawn("semel renew", Box::pin(async move { renew(&inner, batch).await }));
     }
 }
 
-fn renewed(inner: &Arc<Inner>, lease: Arc<Lease>, claim: Claim, sent: Tick, answer: Renewed) {
-    match answer {
-        Renewed::Left(left) => {
-            lease.renewed(inner, sent, left);
-            lease.put_back(claim);
-        }
-        Renewed::Missing => {
-            let (owned, activity) = (Arc::clone(inner), inner.bounds.activity());
-            let task = async move {
-                let _activity = activity;
-                reclaim(&owned, &lease, claim).await;
-            };
-            inner.env.tasks.spawn("semel reclaim", Box::pin(task));
-        }
-        Renewed::Lost(record) => {
-            // Our own, but no longer in flight: settled by the service itself, or by a stray copy. Not lost to anybody.
-            if is_taken(&record, &claim) && lease.tell_lost() {
-                tell(inner, &lease, What::LeaseLost);
+async fn renew(inner: &Arc<Inner>, due: Vec<Borrowed>) {
+    let sent = inner.now();
+    let answers = {
+        let renewal = |b| Renewal { claim: Borrowed::claim(b), lease: term(b), keep: b.lease().policy.unknown_ttl() };
+        let batch: Vec<Renewal<'_>> = due.iter().map(renewal).collect();
+        inner.within(StoreCall::Renew, &due[0].lease().identity, inner.store.renew(&batch)).await
+    };
+    match answers {
+        Ok(answers) => {
+            for (borrowed, answer) in due.into_iter().zip(answers) {
+                renewed(inner, borrowed, sent, answer);
             }
-            inner.keeper.drop_lease(&lease);
-            lease.put_back(claim);
+        }
+        Err(_) => due.iter().for_each(|borrowed| again_soon(inner, borrowed.lease())),
+    }
+}
+
+fn term(borrowed: &Borrowed) -> Duration {
+    borrowed.lease().policy.lease()
+}
+
+/// A renewal was not answered: the next try comes before the usual time.
+fn again_soon(inner: &Inner, lease: &Lease) {
+    lease.set_renew_at(inner.now() + inner.jittered(lease.policy.lease() / 12));
+    inner.keeper.wake.notify_one();
+}
+
+fn renewed(inner: &Arc<Inner>, borrowed: Borrowed, sent: Tick, answer: Renewed) {
+    let lease = Arc::clone(borrowed.lease());
+    match answer {
+        Renewed::Left(left) => lease.renewed(inner, sent, left),
+        Renewed::Missing => reclaim(inner, borrowed),
+        Renewed::Lost(record) if is_own_later(&record, borrowed.claim()) => reclaim(inner, borrowed),
+        Renewed::Lost(record) => {
+            // Our own, but no longer in flight: settled by the service itself, or by a person. Not lost to anybody.
+            lose(inner, &lease, is_taken(&record, borrowed.claim()));
         }
     }
 }
@@ -183,23 +192,39 @@ fn is_taken(record: &Record, claim: &Claim) -> bool {
     record.owner != claim.owner() || record.fence > Some(claim.fence())
 }
 
-/// The store lost the claim: claims again as the same owner. The work keeps the fence it was given; the settlement goes
-/// by the new one.
-async fn reclaim(inner: &Arc<Inner>, lease: &Arc<Lease>, old: Claim) {
-    match inner.claim_again(lease).await {
-        Some((claim, sent, left)) => {
-            inner.emit(&Event::new(&lease.identity, lease.policy.name(), What::StoreForgot(claim.fence())));
-            lease.renewed(inner, sent, left);
-            lease.put_back(claim);
-        }
-        None => {
-            if lease.tell_lost() {
-                tell(inner, lease, What::LeaseLost);
-            }
-            inner.keeper.drop_lease(lease);
-            lease.put_back(old);
-        }
+/// The same owner's claim under a later fence: the store had lost the first, the claim was made again, and the reply to
+/// that was lost.
+pub(super) fn is_own_later(record: &Record, claim: &Claim) -> bool {
+    record.owner == claim.owner() && record.state == StateCode::InFlight && record.fence > Some(claim.fence())
+}
+
+fn lose(inner: &Inner, lease: &Lease, is_taken: bool) {
+    lease.stop_renewing();
+    if is_taken && lease.tell_lost() {
+        tell(inner, lease, What::LeaseLost);
     }
+}
+
+/// The store lost the claim: claims again as the same owner. The work keeps the fence it was given; the settlement goes
+/// by the new one, and waits until it is known.
+fn reclaim(inner: &Arc<Inner>, mut borrowed: Borrowed) {
+    let (owned, activity) = (Arc::clone(inner), inner.bounds.activity());
+    let task = async move {
+        let (inner, _activity) = (owned, activity);
+        let lease = Arc::clone(borrowed.lease());
+        match inner.claim_again(&lease).await {
+            Reclaimed::Held { claim, sent, left } => {
+                inner.emit(&Event::new(&lease.identity, lease.policy.name(), What::StoreForgot(claim.fence())));
+                lease.renewed(&inner, sent, left);
+                inner.keeper.wake.notify_one();
+                borrowed.replace(claim);
+            }
+            Reclaimed::Taken => lose(&inner, &lease, true),
+            // Lost is only what the store calls another's.
+            Reclaimed::NoAnswer => again_soon(&inner, &lease),
+        }
+    };
+    inner.env.tasks.spawn("semel reclaim", Box::pin(task));
 }
 
 fn tell(inner: &Inner, lease: &Lease, what: What<'_>) {

@@ -43,6 +43,8 @@ pub(crate) struct Lease {
     clock: Arc<dyn Clock>,
     deadline: AtomicU64,
     renew_at: AtomicU64,
+    /// Until when a copy of this owner's claim, whose reply was lost, may still arrive.
+    stray_until: AtomicU64,
     /// Another owner holds the record, or the local deadline has passed: the work has been told.
     pub(super) is_lost: AtomicBool,
     lost: OnceLock<CancellationToken>,
@@ -69,6 +71,7 @@ impl Lease {
             deadline: AtomicU64::new(local_deadline(sent, left).as_nanos()),
             renew_at: AtomicU64::new((sent + first_renewal(inner, left)).as_nanos()),
             policy,
+            stray_until: AtomicU64::new(0),
             is_lost: AtomicBool::new(false),
             lost: OnceLock::new(),
             is_overheld: AtomicBool::new(false),
@@ -102,6 +105,20 @@ impl Lease {
         self.set_renew_at(inner.now() + inner.jittered(self.policy.lease() / 3));
     }
 
+    /// There is nothing left to renew: the record is not this claim's any more. `max_hold` still stands.
+    pub(super) fn stop_renewing(&self) {
+        self.set_renew_at(NEVER);
+    }
+
+    /// A copy of the claim may arrive until then, as nobody knows what became of it.
+    pub(super) fn may_stray_until(&self, t: Tick) {
+        self.stray_until.fetch_max(t.as_nanos(), Ordering::AcqRel);
+    }
+
+    pub(super) fn stray_until(&self) -> Tick {
+        Tick::from_nanos(self.stray_until.load(Ordering::Acquire))
+    }
+
     /// When the keeper has to look at it next.
     pub(super) fn next_look(&self) -> Tick {
         let mut next = self.renew_at();
@@ -133,27 +150,54 @@ impl Lease {
         token
     }
 
-    /// Takes the claim out, if nobody else has.
-    pub(super) fn try_take(&self) -> Option<Claim> {
-        self.claim.lock().take()
+    /// Takes the claim out to renew it, if nobody else has.
+    pub(super) fn borrow(self: &Arc<Self>) -> Option<Borrowed> {
+        let claim = self.claim.lock().take()?;
+        Some(Borrowed { lease: Arc::clone(self), claim: Some(claim) })
     }
 
-    /// Takes the claim out, after a renewal on its way has come back.
+    /// Takes the claim out to settle it, after a renewal on its way has come back.
     pub(super) async fn take(&self) -> Claim {
         loop {
+            // A renewal is seldom on its way: look before getting in line.
+            if let Some(claim) = self.claim.lock().take() {
+                return claim;
+            }
             let mut back = std::pin::pin!(self.claim_back.notified());
             back.as_mut().enable();
-            if let Some(claim) = self.try_take() {
+            if let Some(claim) = self.claim.lock().take() {
                 return claim;
             }
             back.await;
         }
     }
+}
 
-    /// Puts the claim back, or the one that took its place.
-    pub(super) fn put_back(&self, claim: Claim) {
-        *self.claim.lock() = Some(claim);
-        self.claim_back.notify_waiters();
+/// A claim that is being renewed. Dropped, it goes back, or the one that took its place: a renewal that dies with its
+/// runtime leaves no settlement waiting for it.
+pub(super) struct Borrowed {
+    lease: Arc<Lease>,
+    claim: Option<Claim>,
+}
+
+impl Borrowed {
+    pub(super) const fn lease(&self) -> &Arc<Lease> {
+        &self.lease
+    }
+
+    pub(super) fn claim(&self) -> &Claim {
+        self.claim.as_ref().expect("it is there until it goes back")
+    }
+
+    pub(super) fn replace(&mut self, claim: Claim) {
+        self.claim = Some(claim);
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        *self.lease.claim.lock() = self.claim.take();
+        self.lease.claim_back.notify_waiters();
     }
 }
 
@@ -167,6 +211,8 @@ impl fmt::Debug for Lease {
 pub(super) fn local_deadline(sent: Tick, left: Duration) -> Tick {
     sent + (left - left / 20)
 }
+
+const NEVER: Tick = Tick::from_nanos(u64::MAX);
 
 fn first_renewal(inner: &Inner, left: Duration) -> Duration {
     inner.jittered(left / 3)

@@ -314,10 +314,20 @@ impl Inner {
 
     /// An answer of the store within the store's time-out. One that is ready costs neither a timer nor an allocation.
     async fn within<T>(&self, call: StoreCall, id: &Identity, reply: Reply<'_, T>) -> Result<T, StoreError> {
+        self.within_time(self.times.store_timeout, call, id, reply).await
+    }
+
+    async fn within_time<T>(
+        &self,
+        time: Duration,
+        call: StoreCall,
+        id: &Identity,
+        reply: Reply<'_, T>,
+    ) -> Result<T, StoreError> {
         let result = match reply.try_ready() {
             Ok(result) => result,
             Err(pending) => {
-                let until = self.now() + self.times.store_timeout;
+                let until = self.now() + time;
                 tokio::select! {
                     biased;
                     result = pending => result,

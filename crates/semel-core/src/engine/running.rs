@@ -14,8 +14,9 @@ use tracing::Instrument;
 
 use super::{
     Answer, Begin, Broken, Call, Grant, Inner, OnCancel, Ran, Run, Verdict,
-    claiming::{Entered, Met, enter},
+    claiming::{Entered, Met, enter, late},
     grant::Dropped,
+    lease::Lease,
     waiting,
 };
 use crate::{
@@ -44,8 +45,12 @@ async fn enter_safely(inner: &Arc<Inner>, call: &Call) -> Entered {
         return entered;
     }
     let (tell, told) = oneshot::channel();
+    let activity = inner.bounds.activity();
     // Nobody there to take it: the grant comes back with the error, and is given back by being dropped.
-    let task = async move { drop(tell.send(entering.await)) };
+    let task = async move {
+        drop(tell.send(entering.await));
+        drop(activity);
+    };
     inner.env.tasks.spawn("semel claim", Box::pin(task.in_current_span()));
     told.await.unwrap_or_else(|_| Entered::Refused(shut_down()))
 }
@@ -109,7 +114,10 @@ where
         }
         Poll::Pending => {
             let (tell, told) = oneshot::channel();
+            // A drain waits for what may turn out to be granted.
+            let activity = inner.bounds.activity();
             let task = async move {
+                let _activity = activity;
                 let progress = match entering.await {
                     Entered::Granted(grant) => Progress::Ended(execute(grant, work).await),
                     duplicate => {
@@ -142,7 +150,7 @@ where
     // Between the grant and this line the task may have waited for its turn: the deadline is looked at again.
     if !grant.still_good() {
         grant.give_back().await;
-        return Answer::Refused(Refusal::StoreUnavailable { did: Did::Nothing, retry_after: None });
+        return Answer::Refused(late());
     }
     let lease = Arc::clone(grant.lease());
     grant.when_dropped(Dropped::Unknown);
@@ -153,7 +161,7 @@ where
     };
     let (last, broken) = match ended {
         Ok(Ran { value, verdict }) => return Answer::Executed { value, kept: grant.settle(verdict).await },
-        Err(Ended::Overheld) => (format!("stopped at max_hold ({:?})", lease.policy.max_hold()), Broken::Overheld),
+        Err(Ended::Overheld) => (overheld(&lease), Broken::Overheld),
         Err(Ended::Panicked(panic)) => {
             let event = Event::new(&lease.identity, lease.policy.name(), What::Panicked(words(&*panic)));
             grant.emit(&event.attempt(lease.attempt));
@@ -217,7 +225,7 @@ where
     let lease = Arc::clone(grant.lease());
     if !grant.still_good() {
         grant.give_back().await;
-        return Answer::Refused(Refusal::StoreUnavailable { did: Did::Nothing, retry_after: None });
+        return Answer::Refused(late());
     }
     // Dropped from here on, the grant says what became of work that had begun; before, it is given back. A panic
     // unwinds through this future and leaves an unknown, or what `on_cancel` says.
@@ -234,9 +242,16 @@ where
     match ran {
         Some(Ran { value, verdict }) => Answer::Executed { value, kept: grant.settle(verdict).await },
         None => {
-            let last = format!("stopped at max_hold ({:?})", lease.policy.max_hold());
-            let _unknown = grant.settle(Verdict::Unknown { last: Some(last.into()) }).await;
+            let verdict = match on_cancel {
+                OnCancel::Unknown => Verdict::Unknown { last: Some(overheld(&lease).into()) },
+                OnCancel::Release => Verdict::Release { counts: true, answer: None },
+            };
+            let _settled = grant.settle(verdict).await;
             Answer::Broken(Broken::Overheld)
         }
     }
+}
+
+fn overheld(lease: &Lease) -> String {
+    format!("stopped at max_hold ({:?})", lease.policy.max_hold())
 }

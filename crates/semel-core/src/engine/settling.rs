@@ -8,6 +8,8 @@ use tokio::sync::oneshot;
 use super::{
     Inner, Kept, Verdict,
     bounds::{Activity, Place},
+    claiming::Reclaimed,
+    keeper::is_own_later,
     lease::Lease,
     waiting::News,
 };
@@ -18,7 +20,7 @@ use crate::{
     observe::{Event, StoreCall, What},
     record::{Body, Flags, Outcome, Payload, Record, Rest, StateCode, Withheld},
     refusal::Refusal,
-    store::{Claim, Did, Releasing, Reply, Settled, Settlement, StoreError, StoreErrorKind},
+    store::{Claim, Releasing, Reply, Settled, Settlement, StoreError},
 };
 
 /// A settlement that is under way.
@@ -35,19 +37,7 @@ impl Open {
     /// `commit_wait`.
     pub(super) async fn settle(self) -> Kept {
         let inner = Arc::clone(&self.inner);
-        let mut recording: Pin<Box<dyn Future<Output = Kept> + Send>> = Box::pin(self.record());
-        if let Poll::Ready(kept) = std::future::poll_fn(|cx| Poll::Ready(recording.as_mut().poll(cx))).await {
-            return kept;
-        }
-        let (tell, told) = oneshot::channel();
-        let task = async move { drop(tell.send(recording.await)) };
-        inner.env.tasks.spawn("semel settle", Box::pin(task));
-        let until = inner.now() + inner.times.commit_wait;
-        tokio::select! {
-            biased;
-            kept = told => kept.unwrap_or(Kept::Unrecorded),
-            () = inner.env.clock.sleep_until(until) => Kept::Unrecorded,
-        }
+        in_time(&inner, self.record()).await.unwrap_or(Kept::Unrecorded)
     }
 
     /// Settles without anybody waiting.
@@ -59,16 +49,21 @@ impl Open {
     async fn record(mut self) -> Kept {
         let (inner, lease) = (&self.inner, &self.lease);
         inner.keeper.drop_lease(lease);
-        let claim = lease.take().await;
+        let mut claim = lease.take().await;
         let (kept, news) = match &self.verdict {
-            Verdict::Keep(outcome) => inner.complete(lease, &claim, outcome).await,
-            Verdict::Release { counts, answer } => inner.give_back(lease, &claim, *counts, answer.as_ref()).await,
-            Verdict::Unknown { last } => inner.unknown(lease, &claim, last.as_deref()).await,
+            Verdict::Keep(outcome) => inner.complete(lease, &mut claim, outcome).await,
+            Verdict::Release { counts, answer } => inner.give_back(lease, &mut claim, *counts, answer.as_ref()).await,
+            Verdict::Unknown { last } => inner.unknown(lease, &mut claim, last.as_deref()).await,
         };
         // The place is free before anybody hears of the end: a waiter that comes back at once finds room.
         drop(self.place.take());
         inner.report(lease, &self.verdict, &kept);
+        inner.abandon_strays(lease);
         if let Some(news) = news {
+            // Who came after the store had forgotten met the attempt under its later fence.
+            if claim.fence() != lease.fence {
+                inner.flights.tell(&lease.identity, claim.fence(), news.clone());
+            }
             inner.flights.tell(&lease.identity, lease.fence, news);
         }
         drop(self.activity.take());
@@ -76,34 +71,87 @@ impl Open {
     }
 }
 
-/// Parks a record whose attempts are used up.
-pub(super) async fn park(inner: &Arc<Inner>, lease: &Lease) {
-    let claim = lease.take().await;
-    let words = Payload::Words(format!("given up after {} attempts", lease.attempt - 1).into());
-    let what = Releasing::Held {
-        claim: &claim,
-        counts: false,
-        park: true,
-        keep: lease.policy.unknown_ttl(),
-        rest: Rest::write(meta_part(&lease.meta), &words),
+/// A settlement of which nobody has asked for the answer yet. Dropped so, it goes on by itself.
+pub(super) struct Unasked(Option<Open>);
+
+impl Unasked {
+    pub(super) const fn new(open: Open) -> Self {
+        Self(Some(open))
+    }
+
+    pub(super) async fn settle(mut self) -> Kept {
+        match self.0.take() {
+            Some(open) => open.settle().await,
+            None => Kept::Unrecorded,
+        }
+    }
+}
+
+impl Drop for Unasked {
+    fn drop(&mut self) {
+        if let Some(open) = self.0.take() {
+            open.detach();
+        }
+    }
+}
+
+/// Polls `recording` in place; where that is not its end, in a task of its own, whose answer is awaited for
+/// `commit_wait`. `None` where it takes longer.
+async fn in_time<T: Send + 'static>(inner: &Inner, recording: impl Future<Output = T> + Send + 'static) -> Option<T> {
+    let mut recording: Pin<Box<dyn Future<Output = T> + Send>> = Box::pin(recording);
+    if let Poll::Ready(done) = std::future::poll_fn(|cx| Poll::Ready(recording.as_mut().poll(cx))).await {
+        return Some(done);
+    }
+    let (tell, told) = oneshot::channel();
+    inner.env.tasks.spawn("semel settle", Box::pin(async move { drop(tell.send(recording.await)) }));
+    let until = inner.now() + inner.times.commit_wait;
+    tokio::select! {
+        biased;
+        done = told => done.ok(),
+        () = inner.env.clock.sleep_until(until) => None,
+    }
+}
+
+/// Parks a record whose attempts are used up; goes on by itself where that takes longer than `commit_wait`.
+pub(super) async fn park(inner: &Arc<Inner>, lease: &Arc<Lease>, activity: Option<Activity>) {
+    let (owned, lease) = (Arc::clone(inner), Arc::clone(lease));
+    let parking = async move {
+        let _activity = activity;
+        let claim = lease.take().await;
+        let words = Payload::Words(format!("given up after {} attempts", lease.attempt - 1).into());
+        let what = Releasing::Held {
+            claim: &claim,
+            counts: false,
+            park: true,
+            keep: lease.policy.unknown_ttl(),
+            rest: Rest::write(meta_part(&lease.meta), &words),
+        };
+        let release = || owned.store.release(&what);
+        let _parked = owned.until(owned.tries(), StoreCall::Release, &lease.identity, release).await;
     };
-    let _parked = inner.until_answered(StoreCall::Release, &lease.identity, || inner.store.release(&what)).await;
+    let _in_time = in_time(inner, parking).await;
 }
 
 impl Inner {
-    async fn complete(&self, lease: &Lease, claim: &Claim, outcome: &Outcome) -> (Kept, Option<News>) {
+    async fn complete(&self, lease: &Lease, claim: &mut Claim, outcome: &Outcome) -> (Kept, Option<News>) {
         let settled_at = self.settled_at();
         let mut rest = outcome_rest(lease, outcome, settled_at);
+        let mut whole = matches!(outcome.body, Body::Whole(_));
         if rest.len() as u64 > self.facts.max_rest {
-            rest = outcome_rest(lease, &bodyless(outcome), settled_at);
+            (rest, whole) = (outcome_rest(lease, &bodyless(outcome), settled_at), false);
         }
-        let mut to = done(lease, rest.clone(), body_kept(&rest));
-        let mut settled = self.until_settled(lease, claim, &to).await;
-        if matches!(&settled, Err(e) if e.kind == StoreErrorKind::Full) {
-            rest = outcome_rest(lease, &bodyless(outcome), settled_at);
-            to = done(lease, rest.clone(), false);
-            settled = self.until_settled(lease, claim, &to).await;
-        }
+        let settled = loop {
+            let (fingerprint, ttl) = (lease.fingerprint, lease.policy.ttl());
+            let to = Settlement::Done { fingerprint, rest: rest.clone(), body_kept: whole, ttl };
+            let tries = Tries { time: self.times.settle_for, end_when_full: whole };
+            let settle = || self.store.settle(claim, &to);
+            let settled = self.until(tries, StoreCall::Settle, &lease.identity, settle).await;
+            if matches!(&settled, Err(e) if whole && e.is_full()) {
+                (rest, whole) = (outcome_rest(lease, &bodyless(outcome), settled_at), false);
+            } else if !self.adopts(lease, claim, &settled).await {
+                break settled;
+            }
+        };
         match settled {
             Ok(Settled::Ok { restored }) => {
                 let news = recorded(&rest, lease.policy.ttl()).map(|r| match r.outcome.body {
@@ -117,14 +165,21 @@ impl Inner {
         }
     }
 
-    async fn unknown(&self, lease: &Lease, claim: &Claim, last: Option<&str>) -> (Kept, Option<News>) {
+    async fn unknown(&self, lease: &Lease, claim: &mut Claim, last: Option<&str>) -> (Kept, Option<News>) {
         let payload = last.map_or(Payload::Nothing, |words| Payload::Words(words.into()));
         let to = Settlement::Unknown {
             fingerprint: lease.fingerprint,
             rest: Rest::write(meta_part(&lease.meta), &payload),
             ttl: lease.policy.unknown_ttl(),
         };
-        match self.until_settled(lease, claim, &to).await {
+        let settled = loop {
+            let settle = || self.store.settle(claim, &to);
+            let settled = self.until(self.tries(), StoreCall::Settle, &lease.identity, settle).await;
+            if !self.adopts(lease, claim, &settled).await {
+                break settled;
+            }
+        };
+        match settled {
             Ok(Settled::Ok { .. }) => {
                 let since = self.settled_at();
                 (Kept::Unknown, Some(News::Refused(Refusal::OutcomeUnknown { since, last: last.map(Into::into) })))
@@ -137,12 +192,20 @@ impl Inner {
     async fn give_back(
         &self,
         lease: &Lease,
-        claim: &Claim,
+        claim: &mut Claim,
         counts: bool,
         answer: Option<&Outcome>,
     ) -> (Kept, Option<News>) {
-        let what = Releasing::Held { claim, counts, park: false, keep: lease.policy.ttl(), rest: lease.meta.clone() };
-        match self.until_answered(StoreCall::Release, &lease.identity, || self.store.release(&what)).await {
+        let released = loop {
+            let (keep, rest) = (lease.policy.ttl(), lease.meta.clone());
+            let what = Releasing::Held { claim, counts, park: false, keep, rest };
+            let release = || self.store.release(&what);
+            let released = self.until(self.tries(), StoreCall::Release, &lease.identity, release).await;
+            if !self.adopts(lease, claim, &released).await {
+                break released;
+            }
+        };
+        match released {
             Ok(Settled::Ok { .. }) => {
                 let news = match answer {
                     Some(outcome) => News::Recorded(Recorded {
@@ -159,25 +222,40 @@ impl Inner {
             Err(_) => (Kept::Unrecorded, None),
         }
     }
-
-    async fn until_settled(&self, lease: &Lease, claim: &Claim, to: &Settlement) -> Result<Settled, StoreError> {
-        self.until_answered(StoreCall::Settle, &lease.identity, || self.store.settle(claim, to)).await
+    /// Whether a settlement was refused because the record is the same owner's under a later fence: the store had lost
+    /// the claim, and the reply to claiming again was lost. Then `claim` is that one, and the settlement goes by it.
+    async fn adopts(&self, lease: &Lease, claim: &mut Claim, settled: &Result<Settled, StoreError>) -> bool {
+        match settled {
+            Ok(Settled::Lost(record)) if is_own_later(record, claim) => match self.claim_again(lease).await {
+                Reclaimed::Held { claim: again, .. } => {
+                    let rose = again.fence() > claim.fence();
+                    *claim = again;
+                    rose
+                }
+                Reclaimed::Taken | Reclaimed::NoAnswer => false,
+            },
+            _ => false,
+        }
     }
 
-    /// Repeats a call that gives the same answer each time until it is answered, at most for `settle_for`. A full store
-    /// is an answer where nothing was changed.
-    pub(super) async fn until_answered<'a, T>(
+    const fn tries(&self) -> Tries {
+        Tries { time: self.times.settle_for, end_when_full: false }
+    }
+
+    /// Repeats a call that gives the same answer each time until it is answered.
+    pub(super) async fn until<'a, T>(
         &self,
+        tries: Tries,
         call: StoreCall,
         id: &Identity,
         ask: impl Fn() -> Reply<'a, T>,
     ) -> Result<T, StoreError> {
-        let until = self.now() + self.times.settle_for;
+        let until = self.now() + tries.time;
         let mut pause = Duration::from_millis(50);
         loop {
             match self.within(call, id, ask()).await {
                 Ok(answer) => return Ok(answer),
-                Err(error) if error.kind == StoreErrorKind::Full && error.did == Did::Nothing => return Err(error),
+                Err(error) if tries.end_when_full && error.is_full() => return Err(error),
                 Err(error) if self.now() >= until => return Err(error),
                 Err(_) => self.env.clock.sleep_until(self.now() + self.jittered(pause)).await,
             }
@@ -201,11 +279,20 @@ impl Inner {
 
     fn report(&self, lease: &Lease, verdict: &Verdict, kept: &Kept) {
         if *kept == Kept::Unrecorded {
-            self.emit(&Event::new(&lease.identity, lease.policy.name(), What::SettlementAbandoned));
+            let event = Event::new(&lease.identity, lease.policy.name(), What::SettlementAbandoned);
+            self.emit(&event.attempt(lease.attempt));
         }
         let event = Event::new(&lease.identity, lease.policy.name(), What::Settled { verdict: verdict.kind(), kept });
         self.emit(&event.attempt(lease.attempt).took(self.now().since(lease.granted_at)));
     }
+}
+
+/// How long a call is repeated, and whether a full store ends that.
+#[derive(Clone, Copy)]
+pub(super) struct Tries {
+    pub(super) time: Duration,
+    /// Set where something else can be tried then.
+    pub(super) end_when_full: bool,
 }
 
 /// The meta part of a rest with an empty payload.
@@ -215,10 +302,6 @@ fn meta_part(rest: &Bytes) -> &[u8] {
 
 fn outcome_rest(lease: &Lease, outcome: &Outcome, settled_at: StoreTime) -> Bytes {
     Rest::write_outcome(meta_part(&lease.meta), outcome, settled_at)
-}
-
-fn done(lease: &Lease, rest: Bytes, body_kept: bool) -> Settlement {
-    Settlement::Done { fingerprint: lease.fingerprint, rest, body_kept, ttl: lease.policy.ttl() }
 }
 
 fn bodyless(outcome: &Outcome) -> Outcome {
@@ -235,10 +318,6 @@ fn recorded(rest: &Bytes, left: Duration) -> Option<Recorded> {
         Payload::Outcome { outcome, settled_at } => Some(Recorded { outcome, settled_at, left, same_request: false }),
         Payload::Nothing | Payload::Words(_) => None,
     }
-}
-
-fn body_kept(rest: &Bytes) -> bool {
-    recorded(rest, Duration::ZERO).is_some_and(|r| matches!(r.outcome.body, Body::Whole(_)))
 }
 
 fn same_caller(record: &Record, lease: &Lease) -> bool {

@@ -15,6 +15,9 @@ use crate::{
 /// How much one call removes: short enough to be in nobody's way.
 const BATCH: usize = 1_000;
 
+/// How long one call may take. Nobody waits for it, and an answer given up is the end of unknowns that nobody is told of.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 impl Engine {
     /// Starts a task that removes expired records from `store` every `pause`, in batches, and emits
     /// [`What::UnknownExpired`] for outcomes that nobody told. It ends with the engine.
@@ -26,13 +29,16 @@ impl Engine {
                 env.clock.sleep_until(env.clock.now() + pause).await;
                 loop {
                     let Some(inner) = Weak::upgrade(&weak) else { return };
-                    let Ok(purged) = inner.within(StoreCall::Purge, &nobody, store.purge(BATCH)).await else { break };
+                    let purging = inner.within_time(PATIENCE, StoreCall::Purge, &nobody, store.purge(BATCH));
+                    let Ok(purged) = purging.await else { break };
                     for id in &purged.unresolved {
                         inner.emit(&Event::new(id, "", What::UnknownExpired));
                     }
                     if purged.removed < BATCH {
                         break;
                     }
+                    drop(inner);
+                    tokio::task::yield_now().await;
                 }
             }
         };

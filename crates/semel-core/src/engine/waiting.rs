@@ -185,6 +185,7 @@ pub(super) async fn wait(inner: &Arc<Inner>, call: &Call, met: Met) -> Result<Re
 
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+const BETWEEN_HINTS: Duration = Duration::from_millis(5);
 
 /// Looks at the record until it has moved on from the attempt, or nobody waits any more.
 async fn watch(inner: Arc<Inner>, id: Identity, fence: Fence, flight: Arc<Flight>) {
@@ -201,9 +202,13 @@ async fn watch(inner: Arc<Inner>, id: Identity, fence: Fence, flight: Arc<Flight
                 }
             }
         }
+        let looked = inner.now();
         tokio::select! {
             () = flight.over.notified() => return,
-            () = inner.store.wait(&id, Some(fence)) => {}
+            () = inner.store.wait(&id, Some(fence)) => {
+                // A hint may come early, and again at once.
+                inner.env.clock.sleep_until(looked + BETWEEN_HINTS).await;
+            }
             () = inner.env.clock.sleep_until(wake) => {}
         }
         pause = (pause * 2).min(LONGEST_PAUSE);

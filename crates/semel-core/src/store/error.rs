@@ -54,6 +54,12 @@ impl StoreError {
         Self { did: Did::Nothing, kind: StoreErrorKind::Full, retry_after: None, source: None }
     }
 
+    /// Whether there was no room, and nothing was written.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.kind == StoreErrorKind::Full && self.did == Did::Nothing
+    }
+
     /// The same for a call that would have changed nothing in any case.
     #[must_use]
     pub const fn of_nothing(mut self) -> Self {

@@ -1,0 +1,15 @@
+//! The engine under paused time: every test is deterministic and takes milliseconds, whatever its hours.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking; most of these are in functions that tests share")]
+
+mod bounds;
+mod claiming;
+mod drain;
+mod inline;
+mod keeping;
+mod observed;
+mod running;
+mod settling;
+mod shared;
+mod stage;
+mod waiting;
