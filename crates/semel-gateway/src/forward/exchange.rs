@@ -1,0 +1,195 @@
+//! One request, one connection, one answer.
+
+use std::{
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+
+use http::{Request, Response, StatusCode, Version, header::HOST};
+use hyper::body::Incoming;
+use tokio::time::Instant;
+
+use super::{Guarded, Host, Shared, body::ResponseBody, hop, problem::Problem, target, upgrade};
+use crate::pool::{Age, Link, Look, Outgoing, Payload, Sent, Want};
+
+/// The size of this future is paid for with each request, in its allocation and in copies: what happens before the
+/// first wait stays outside, the request is held once, and connecting has a box of its own.
+pub(super) fn run<B>(
+    shared: Arc<Shared<B>>,
+    mut request: Request<B>,
+) -> impl Future<Output = Response<ResponseBody<B>>> + Send + 'static
+where
+    B: Payload,
+{
+    let guarded = request.extensions().get::<Guarded>().is_some();
+    let whole = guarded.then(|| Instant::now() + shared.config.whole);
+    let names = hop::Names::of(request.headers());
+    let mut upgrade = None;
+    if names.connection {
+        hop::strip_named(request.headers_mut());
+        upgrade = upgrade::wanted(&mut request);
+    }
+    rewrite(&shared, &mut request, &names, upgrade.is_some());
+    let mut want = if guarded { Want::Recent } else { Want::Any };
+    async move {
+        loop {
+            let (mut link, age, now) = match shared.pool.take(want).await {
+                Ok(taken) => taken,
+                Err(e) => return unreachable(&shared, &e),
+            };
+            if age == Age::Fresh {
+                shared.config.counters.connected.add_one();
+            }
+            let before = link.written();
+            let outcome = {
+                let promise = pin!(link.send(request));
+                answer(&mut link, promise, now, shared.config.first_byte, whole).await
+            };
+            let untouched = link.written() == before;
+            match outcome {
+                Some(Ok(answer)) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                    return match upgrade {
+                        Some(client) => upgrade::join(&shared.core, client, link, answer),
+                        None => broken(&shared, age, &"it switched protocols unasked"),
+                    };
+                }
+                Some(Ok(answer)) => return pass_on(&shared, link, answer, age, whole),
+                Some(Err(mut e)) => match e.take_message() {
+                    // Nothing was written: on a connection that had been at rest this is what its end looks like.
+                    Some(again) if age == Age::Reused => {
+                        shared.config.counters.sent_anew.add_one();
+                        request = again.map(Outgoing::into_inner);
+                        want = Want::Fresh;
+                    }
+                    Some(_) => return unreachable(&shared, e.error()),
+                    None if link.sent() == Sent::Failed => return client_problem(e.error()).answer(),
+                    None if untouched => return unreachable(&shared, e.error()),
+                    None => return broken(&shared, age, e.error()),
+                },
+                None if untouched => return unreachable(&shared, &"nothing could be written in time"),
+                None => return timed_out(&shared),
+            }
+        }
+    }
+}
+
+fn rewrite<B>(shared: &Shared<B>, request: &mut Request<B>, names: &hop::Names, upgrading: bool)
+where
+    B: Payload,
+{
+    let absolute = target::to_origin_form(request);
+    *request.version_mut() = Version::HTTP_11;
+    let headers = request.headers_mut();
+    hop::strip_request(headers, names, upgrading);
+    match &shared.config.host {
+        Host::Set(host) => {
+            headers.insert(HOST, host.clone());
+        }
+        Host::Keep if names.host || absolute => {}
+        Host::Keep => {
+            headers.insert(HOST, shared.pool.address().host_header().clone());
+        }
+    }
+}
+
+/// Drives the connection until the head of the answer is there; `None` where that takes too long.
+async fn answer<B, T>(
+    link: &mut Link<B>,
+    mut promise: Pin<&mut impl Future<Output = T>>,
+    now: Instant,
+    first_byte: Duration,
+    whole: Option<Instant>,
+) -> Option<T>
+where
+    B: Payload,
+{
+    // The first pass writes the head at once, so `now` stands for the first progress.
+    let (mut progress, mut seen) = (now, None);
+    poll_fn(|cx| {
+        link.drive(cx, Look::After, |link, cx| {
+            if let Poll::Ready(outcome) = promise.as_mut().poll(cx) {
+                return Poll::Ready(Some(outcome));
+            }
+            let written = link.written();
+            if seen != Some(written) {
+                if seen.is_some() {
+                    progress = Instant::now();
+                }
+                seen = Some(written);
+            }
+            let first_byte = (link.sent() != Sent::Waiting).then(|| progress + first_byte);
+            match [first_byte, whole].into_iter().flatten().min() {
+                Some(at) if link.passed(at) => Poll::Ready(None),
+                _ => Poll::Pending,
+            }
+        })
+    })
+    .await
+}
+
+/// A body that broke off is the client's doing; one that stalled says so in its error.
+fn client_problem(e: &hyper::Error) -> Problem {
+    let mut source = std::error::Error::source(e);
+    while let Some(e) = source {
+        if let Some(crate::serve::RequestBodyError::Stalled(_)) = e.downcast_ref() {
+            return Problem::RequestTimeout;
+        }
+        source = e.source();
+    }
+    Problem::RequestIncomplete
+}
+
+fn pass_on<B>(
+    shared: &Shared<B>,
+    link: Box<Link<B>>,
+    answer: Response<Incoming>,
+    age: Age,
+    whole: Option<Instant>,
+) -> Response<ResponseBody<B>>
+where
+    B: Payload,
+{
+    let (mut head, incoming) = answer.into_parts();
+    head.version = Version::HTTP_11;
+    if !hop::strip_response(&mut head.headers, false) {
+        return broken(shared, age, &"its answer has a transfer coding that cannot be passed on");
+    }
+    let body = ResponseBody::passing(incoming, link, &shared.pool, shared.config.idle, whole);
+    Response::from_parts(head, body)
+}
+
+#[cold]
+fn unreachable<B>(shared: &Shared<B>, why: &dyn std::fmt::Display) -> Response<ResponseBody<B>>
+where
+    B: Payload,
+{
+    shared.config.counters.unreachable.add_one();
+    tracing::warn!(upstream = %shared.pool.address(), "upstream not reached, nothing was sent: {why}");
+    Problem::UpstreamUnreachable.answer()
+}
+
+#[cold]
+fn timed_out<B>(shared: &Shared<B>) -> Response<ResponseBody<B>>
+where
+    B: Payload,
+{
+    shared.config.counters.timed_out.add_one();
+    tracing::warn!(upstream = %shared.pool.address(), "upstream did not answer in time");
+    Problem::UpstreamTimeout.answer()
+}
+
+#[cold]
+fn broken<B>(shared: &Shared<B>, age: Age, why: &dyn std::fmt::Display) -> Response<ResponseBody<B>>
+where
+    B: Payload,
+{
+    shared.config.counters.broken.add_one();
+    if age == Age::Reused {
+        shared.config.counters.broken_reused.add_one();
+    }
+    tracing::warn!(upstream = %shared.pool.address(), reused = age == Age::Reused, "upstream broke off: {why}");
+    Problem::UpstreamBroken.answer()
+}

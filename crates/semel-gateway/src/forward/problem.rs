@@ -1,0 +1,127 @@
+//! Answers of the gateway itself.
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Response, StatusCode,
+    header::{CONNECTION, CONTENT_TYPE},
+};
+use semel_http::Mark;
+
+/// What the gateway's own transport answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Problem {
+    UpstreamUnreachable,
+    UpstreamBroken,
+    UpstreamTimeout,
+    RequestIncomplete,
+    RequestTimeout,
+    BadRequest(&'static str),
+    NotImplemented(&'static str),
+    Overloaded,
+}
+
+impl Problem {
+    fn parts(self) -> (StatusCode, &'static str, &'static str, &'static str, bool) {
+        match self {
+            Self::UpstreamUnreachable => (
+                StatusCode::BAD_GATEWAY,
+                "upstream-unreachable",
+                "The service could not be reached",
+                "Nothing of the request was sent. It can be sent again.",
+                true,
+            ),
+            Self::UpstreamBroken => (
+                StatusCode::BAD_GATEWAY,
+                "upstream-broken",
+                "The service broke off",
+                "The connection to the service broke after the request was sent. Whether it took effect is unknown.",
+                false,
+            ),
+            Self::UpstreamTimeout => (
+                StatusCode::GATEWAY_TIMEOUT,
+                "upstream-timeout",
+                "The service did not answer in time",
+                "The request was sent. Whether it took effect is unknown.",
+                false,
+            ),
+            Self::RequestIncomplete => (
+                StatusCode::BAD_REQUEST,
+                "request-incomplete",
+                "The request's body broke off",
+                "The body ended before its announced end, or its chunks are malformed.",
+                false,
+            ),
+            Self::RequestTimeout => (
+                StatusCode::REQUEST_TIMEOUT,
+                "request-timeout",
+                "The request's body stalled",
+                "Nothing of the body arrived for too long.",
+                true,
+            ),
+            Self::BadRequest(detail) => {
+                (StatusCode::BAD_REQUEST, "bad-request", "The request is malformed", detail, false)
+            }
+            Self::NotImplemented(detail) => {
+                (StatusCode::NOT_IMPLEMENTED, "not-implemented", "Not supported here", detail, false)
+            }
+            Self::Overloaded => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "overloaded",
+                "Too many connections",
+                "Nothing of the request was sent. It can be sent again.",
+                true,
+            ),
+        }
+    }
+
+    /// What the answer says about the effect; nothing where no upstream was asked.
+    fn mark(self) -> Option<Mark> {
+        match self {
+            Self::UpstreamUnreachable => Some(Mark::NothingSent),
+            Self::UpstreamBroken | Self::UpstreamTimeout | Self::RequestIncomplete | Self::RequestTimeout => {
+                Some(Mark::Unknown)
+            }
+            Self::BadRequest(_) | Self::NotImplemented(_) | Self::Overloaded => None,
+        }
+    }
+
+    fn closes(self) -> bool {
+        matches!(self, Self::BadRequest(_) | Self::NotImplemented(_) | Self::RequestIncomplete | Self::RequestTimeout)
+    }
+
+    /// The RFC 9457 document.
+    pub(crate) fn text(self) -> String {
+        let (status, name, title, detail, retryable) = self.parts();
+        let status = status.as_u16();
+        // Every string is ours and free of characters that JSON escapes.
+        format!(
+            "{{\"type\":\"urn:semel:problem:{name}\",\"title\":\"{title}\",\"status\":{status},\
+             \"detail\":\"{detail}\",\"retryable\":{retryable}}}"
+        )
+    }
+
+    /// The whole answer. After a malformed or half-understood request the connection is closed: where the next one begins is not
+    /// known for sure.
+    pub(crate) fn answer<T: From<Bytes>>(self) -> Response<T> {
+        let mut answer = Response::new(T::from(Bytes::from(self.text())));
+        *answer.status_mut() = self.parts().0;
+        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if self.closes() {
+            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if let Some(mark) = self.mark() {
+            answer.extensions_mut().insert(mark);
+        }
+        answer
+    }
+
+    /// The answer as bytes for a connection that hyper does not serve, with the advice to come again.
+    pub(crate) fn raw(self) -> String {
+        let (status, body) = (self.parts().0, self.text());
+        let (code, reason, length) = (status.as_u16(), status.canonical_reason().unwrap_or_default(), body.len());
+        format!(
+            "HTTP/1.1 {code} {reason}\r\ncontent-type: application/problem+json\r\ncontent-length: {length}\r\n\
+             connection: close\r\nretry-after: 1\r\n\r\n{body}"
+        )
+    }
+}

@@ -1,0 +1,6 @@
+//! The HTTP gateway of Semel.
+
+pub mod forward;
+pub mod pool;
+pub mod serve;
+mod signal;

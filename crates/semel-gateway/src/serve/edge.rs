@@ -1,0 +1,240 @@
+//! What the gateway adds to a request on its way in: who sent it, and a name for it.
+
+use std::{
+    fmt::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, header::HOST};
+use tower_service::Service;
+
+use super::Peer;
+
+const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const HOST_SEEN: HeaderName = HeaderName::from_static("x-forwarded-host");
+const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// What to make of `X-Forwarded-For`, `-Host` and `-Proto` that come with a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Forwarded {
+    /// Keep them, add the peer to `-For`, fill in the others where they are missing. The last address is the one this
+    /// gateway saw. Right behind another proxy.
+    #[default]
+    Append,
+    /// Forget them: the peer is the client. Right at the edge.
+    Replace,
+}
+
+/// Names for requests that come without one: unique among all gateways, and no secret.
+pub struct RequestIds {
+    prefix: u64,
+    next: AtomicU64,
+}
+
+impl RequestIds {
+    /// Ids that begin with `prefix`, which should be random and the runtime's own.
+    pub fn new(prefix: u64) -> Self {
+        Self { prefix, next: AtomicU64::new(0) }
+    }
+
+    fn next(&self) -> HeaderValue {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut text = [0u8; 32];
+        hex(self.prefix, &mut text[..16]);
+        hex(number, &mut text[16..]);
+        HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("0"))
+    }
+}
+
+fn hex(value: u64, into: &mut [u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for (i, b) in value.to_be_bytes().into_iter().enumerate() {
+        into[2 * i] = DIGITS[usize::from(b >> 4)];
+        into[2 * i + 1] = DIGITS[usize::from(b & 15)];
+    }
+}
+
+/// How requests are marked on their way in.
+#[derive(Clone)]
+pub struct EdgeConfig {
+    /// The forwarding fields.
+    pub forwarded: Forwarded,
+    /// Names for requests without `X-Request-Id`; none where absent.
+    pub request_ids: Option<Arc<RequestIds>>,
+}
+
+/// The service that marks requests: `X-Forwarded-For`, `-Host`, `-Proto`, `X-Request-Id`. One per connection; answers
+/// pass untouched, without a future of its own.
+#[derive(Clone)]
+pub struct Edge<S> {
+    inner: S,
+    config: EdgeConfig,
+    address: HeaderValue,
+}
+
+impl<S> Edge<S> {
+    /// Marks requests of `peer` for `inner`.
+    pub fn new(inner: S, config: EdgeConfig, peer: &Peer) -> Self {
+        let address = peer.address.ip().to_canonical().to_string();
+        let address =
+            HeaderValue::from_maybe_shared(Bytes::from(address)).unwrap_or(HeaderValue::from_static("unknown"));
+        Self { inner, config, address }
+    }
+
+    fn mark(&self, headers: &mut HeaderMap) {
+        let there = There::of(headers);
+        let replace = self.config.forwarded == Forwarded::Replace;
+        let addresses = match there.addresses && !replace {
+            true => appended(headers, &self.address),
+            false => self.address.clone(),
+        };
+        headers.insert(FOR, addresses);
+        if replace || !there.proto {
+            headers.insert(PROTO, HeaderValue::from_static("http"));
+        }
+        if replace || !there.host_seen {
+            match there.host {
+                Some(host) => headers.insert(HOST_SEEN, host),
+                None => headers.remove(HOST_SEEN),
+            };
+        }
+        if let Some(ids) = &self.config.request_ids
+            && !there.request_id
+        {
+            headers.insert(REQUEST_ID, ids.next());
+        }
+    }
+}
+
+/// What one pass over the fields finds.
+#[derive(Default)]
+struct There {
+    host: Option<HeaderValue>,
+    addresses: bool,
+    host_seen: bool,
+    proto: bool,
+    request_id: bool,
+}
+
+impl There {
+    fn of(headers: &HeaderMap) -> Self {
+        let mut there = Self::default();
+        for (name, value) in headers {
+            if *name == HOST {
+                there.host = Some(value.clone());
+                continue;
+            }
+            match name.as_str() {
+                "x-forwarded-for" => there.addresses = true,
+                "x-forwarded-host" => there.host_seen = true,
+                "x-forwarded-proto" => there.proto = true,
+                "x-request-id" => there.request_id = true,
+                _ => {}
+            }
+        }
+        there
+    }
+}
+
+/// One line instead of several: some readers know only the first.
+#[cold]
+fn appended(headers: &HeaderMap, address: &HeaderValue) -> HeaderValue {
+    let mut line = String::new();
+    for value in headers.get_all(FOR).iter().chain([address]) {
+        if let Ok(text) = value.to_str() {
+            let _ = write!(line, "{}{text}", if line.is_empty() { "" } else { ", " });
+        }
+    }
+    HeaderValue::from_maybe_shared(Bytes::from(line)).unwrap_or_else(|_| address.clone())
+}
+
+impl<S, B> Service<Request<B>> for Edge<S>
+where
+    S: Service<Request<B>>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> S::Future {
+        self.mark(request.headers_mut());
+        self.inner.call(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+
+    #[derive(Clone)]
+    struct Echo;
+
+    impl Service<Request<()>> for Echo {
+        type Response = HeaderMap;
+        type Error = Infallible;
+        type Future = std::future::Ready<Result<HeaderMap, Infallible>>;
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, request: Request<()>) -> Self::Future {
+            std::future::ready(Ok(request.into_parts().0.headers))
+        }
+    }
+
+    fn seen(forwarded: Forwarded, sent: &[(&'static str, &'static str)]) -> HeaderMap {
+        let peer = Peer { address: ([10, 0, 0, 9], 5000).into(), local: ([10, 0, 0, 1], 80).into() };
+        let config = EdgeConfig { forwarded, request_ids: Some(Arc::new(RequestIds::new(7))) };
+        let mut request = Request::get("/").header(HOST, "shop.example");
+        for (name, value) in sent {
+            request = request.header(*name, *value);
+        }
+        Edge::new(Echo, config, &peer).call(request.body(()).unwrap()).into_inner().unwrap()
+    }
+
+    #[test]
+    fn a_request_without_marks_gets_them() {
+        let h = seen(Forwarded::Append, &[]);
+        assert_eq!(
+            (&h[FOR], &h[PROTO], &h[HOST_SEEN]),
+            (&"10.0.0.9".parse().unwrap(), &"http".parse().unwrap(), &"shop.example".parse().unwrap())
+        );
+        assert_eq!(h[REQUEST_ID], "00000000000000070000000000000000");
+    }
+
+    #[test]
+    fn behind_a_proxy_its_marks_are_kept_and_the_peer_is_last() {
+        let sent = [
+            ("x-forwarded-for", "1.1.1.1"),
+            ("x-forwarded-for", "2.2.2.2"),
+            ("x-forwarded-proto", "https"),
+            ("x-request-id", "r1"),
+        ];
+        let h = seen(Forwarded::Append, &sent);
+        assert_eq!(h.get_all(FOR).iter().collect::<Vec<_>>(), ["1.1.1.1, 2.2.2.2, 10.0.0.9"]);
+        assert_eq!((&h[PROTO], &h[REQUEST_ID]), (&"https".parse().unwrap(), &"r1".parse().unwrap()));
+    }
+
+    #[test]
+    fn at_the_edge_a_client_s_marks_are_forgotten() {
+        let h = seen(
+            Forwarded::Replace,
+            &[("x-forwarded-for", "1.1.1.1"), ("x-forwarded-host", "evil"), ("x-forwarded-proto", "https")],
+        );
+        assert_eq!(
+            (&h[FOR], &h[PROTO], &h[HOST_SEEN]),
+            (&"10.0.0.9".parse().unwrap(), &"http".parse().unwrap(), &"shop.example".parse().unwrap())
+        );
+    }
+}

@@ -1,0 +1,68 @@
+//! The socket of a client's connection, telling what moves.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+use super::{accept::Seat, line::Line};
+use crate::signal::Readable;
+
+pub(super) struct Socket {
+    stream: TcpStream,
+    line: Arc<Line>,
+    ended: bool,
+    readable: Readable,
+    _seat: Seat,
+}
+
+impl Socket {
+    pub(super) fn new(stream: TcpStream, line: Arc<Line>, seat: Seat) -> Self {
+        Self { stream, line, ended: false, readable: Readable::default(), _seat: seat }
+    }
+
+    /// The socket, unless the client has ended its side.
+    pub(super) fn into_open(self) -> Option<TcpStream> {
+        (!self.ended).then_some(self.stream)
+    }
+}
+
+impl AsyncRead for Socket {
+    #[inline]
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let Self { stream, readable, .. } = &mut *self;
+        let polled = readable.poll(cx, |cx| Pin::new(stream).poll_read(cx, buf));
+        match &polled {
+            Poll::Pending => {}
+            Poll::Ready(Ok(())) if buf.filled().len() > before => self.line.received(),
+            Poll::Ready(_) => self.ended = true,
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Socket {
+    #[inline]
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.line.written(polled.is_pending());
+        polled
+    }
+
+    #[inline]
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

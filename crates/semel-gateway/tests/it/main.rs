@@ -1,0 +1,14 @@
+//! The transport against upstreams and clients that speak bytes.
+#![expect(clippy::disallowed_methods, reason = "tests run their own peers beside the server")]
+#![expect(clippy::unwrap_used, reason = "the helpers are tests, too")]
+
+mod bodies;
+mod crowd;
+mod drain;
+mod failures;
+mod limits;
+mod manners;
+mod peers;
+mod reuse;
+mod smuggling;
+mod upgrade;
