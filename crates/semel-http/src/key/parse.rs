@@ -269,7 +269,7 @@ mod tests {
 
         #[test]
         fn every_text_without_separators_is_itself(key in "[!#-+\\-.-:<-~]{1,255}") {
-            prop_assert_eq!(read(&key), Ok(key.clone()));
+            prop_assert_eq!(read(&key), Ok(key));
         }
 
         #[test]

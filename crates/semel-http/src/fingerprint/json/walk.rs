@@ -224,12 +224,12 @@ struct Content {
 
 impl Content {
     fn add(&mut self, piece: &[u8]) {
-        if self.long.is_none() {
-            if let Some(room) = self.short.get_mut(self.len..self.len + piece.len()) {
-                room.copy_from_slice(piece);
-                self.len += piece.len();
-                return;
-            }
+        if self.long.is_none()
+            && let Some(room) = self.short.get_mut(self.len..self.len + piece.len())
+        {
+            room.copy_from_slice(piece);
+            self.len += piece.len();
+            return;
         }
         let hasher = self.long.get_or_insert_with(|| {
             let mut hasher = Box::new(blake3::Hasher::new());
