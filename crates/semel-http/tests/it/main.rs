@@ -6,6 +6,7 @@ mod bodies;
 mod copies;
 mod leaving;
 mod mismatch;
+mod outage;
 mod outcomes;
 mod replays;
 mod routers;
