@@ -1,5 +1,70 @@
-//! Semel as a tower layer.
+//! Semel as a tower layer: **many identical requests, one effect**, for any HTTP service.
+//!
+//! A client sends an `Idempotency-Key` with each intent and the same one with each retry. The guard runs the inner service
+//! once per intent; every later copy gets the recorded answer, a copy of something under way waits for it, and what
+//! nobody can know is never run again by itself.
+//!
+//! Five lines in axum (feature `axum`):
+//!
+//! ```no_run
+//! use axum::{Router, http::HeaderName, routing::post};
+//! use semel_core::engine::Engine;
+//! use semel_http::{GuardLayer, Rule, principal};
+//! # async fn create() {}
+//! # async fn serve(_: Router) {}
+//! # async fn example() -> Result<(), semel_http::RuleError> {
+//! let engine = Engine::memory();
+//! let user = principal::trusted_header(HeaderName::from_static("x-user")); // set by the authenticating proxy in front
+//! let rule = Rule::key().payment().service("orders").principal(user).build()?;
+//! let app = Router::new().route("/orders", post(create)).route_layer(GuardLayer::new(engine.clone(), rule));
+//! serve(app).await;
+//! engine.drain(std::time::Duration::from_secs(10)).await; // after the server has stopped: what runs comes to its end
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where it stands
+//!
+//! Limits, authentication, authorisation, **the guard**, the operation log, the handler. A replay passes the same checks
+//! as a fresh call, and is no line in the business's log. The example `layer_order` shows it.
+//!
+//! # What passes and what is guarded
+//!
+//! Safe methods and CONNECT stream through untouched. Other requests are guarded if they carry a key; without one,
+//! [`MissingKey`] decides. The request's body is read whole, up to a cap, before anything is claimed: a client that
+//! leaves earlier has claimed nothing, one that leaves later does not stop the work. Answers are recorded up to a cap;
+//! larger ones are passed on while they come and recorded without their body, and so are `text/event-stream` answers.
+//!
+//! # What an answer means
+//!
+//! [`classify::Outcomes`] is the table. A service that knows better says so with a [`Mark`] in its response's extensions
+//! or, from behind a proxy, with `Semel-Outcome: keep | release | unknown`.
+//!
+//! # What the service sees
+//!
+//! The key's header field as it came, and `Semel-Identity`, `Semel-Fence`, `Semel-Attempt`; the same names from clients
+//! are removed. In the request's extensions is the [`Run`](semel_core::engine::Run) it belongs to.
+//!
+//! # Cost
+//!
+//! What passes is polled in place. A guarded request is boxed once and runs in a task of the engine; it costs two calls of
+//! the store when fresh and one when it is a duplicate.
 
+pub mod classify;
+pub mod fingerprint;
+pub mod key;
+mod layer;
 mod mark;
+pub mod names;
+pub mod principal;
+pub mod problem;
+mod replay;
+mod rule;
+mod time;
+mod view;
 
+pub use layer::{BoxError, Guard, GuardLayer, RequestBody, ResponseBody, ResponseFuture};
 pub use mark::Mark;
+pub use replay::ReplayHeaders;
+pub use rule::{Caps, MissingKey, Rule, RuleBuilder, RuleError, Rules};
+pub use view::RequestView;

@@ -1,0 +1,254 @@
+#![doc = include_str!("fingerprint.md")]
+
+mod form;
+mod json;
+mod target;
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, Method, header};
+use semel_core::{
+    fingerprint::{Fingerprint, Hasher, Version},
+    identity::Secret,
+};
+
+pub use json::{Json, JsonError, PointerError, canonical_digest};
+#[cfg(feature = "axum")]
+pub use target::AxumOriginalUri;
+pub use target::{OriginalUri, RequestUri, Target};
+
+/// What of a request must be the same for a second copy to be the same question.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum FingerprintMode {
+    /// Method, target, content type, content coding and every byte of the body.
+    #[default]
+    Bytes,
+    /// As `Bytes`, with a JSON body in canonical form.
+    Json(Json),
+    /// As `Bytes`, with the pairs of an URL-encoded form ordered by name.
+    Form,
+    /// Method and path alone.
+    Route,
+    /// Nothing: the key says it all.
+    None,
+}
+
+/// What was asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// Path and query, as the client sent them.
+    pub target: &'a str,
+    /// The header fields; content type and content coding are read.
+    pub headers: &'a HeaderMap,
+    /// The whole body.
+    pub body: &'a [u8],
+}
+
+/// How the body went in; a part of the digest, so that raw bytes never meet a canonical form.
+const RAW: &[u8] = b"raw";
+const CANONICAL: &[u8] = b"canonical";
+
+impl FingerprintMode {
+    /// The version that fingerprints of this mode carry.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        match self {
+            Self::None => Version { algorithm: 0, parameters: 0 },
+            Self::Bytes => Version { algorithm: 1, parameters: 0 },
+            Self::Json(json) => Version { algorithm: 2, parameters: json.parameters() },
+            Self::Form => Version { algorithm: 3, parameters: 0 },
+            Self::Route => Version { algorithm: 4, parameters: 0 },
+        }
+    }
+
+    /// The fingerprint of `question`.
+    ///
+    /// Cost: BLAKE3 over the body; `Json` and `Form` also read it once and hold at most a few times its size.
+    #[must_use]
+    pub fn of(&self, secret: &Secret, question: &Question<'_>) -> Fingerprint {
+        if matches!(self, Self::None) {
+            return Fingerprint::NONE;
+        }
+        let mut hasher = Hasher::new(secret, self.version());
+        let target = target::normal(question.target);
+        hasher.part(question.method.as_str().as_bytes());
+        if matches!(self, Self::Route) {
+            let path = target.split_once('?').map_or(&*target, |(path, _)| path);
+            hasher.part(path.as_bytes());
+            return hasher.finish();
+        }
+        let kind = essence(question.headers);
+        let coding = coding(question.headers);
+        hasher.part(target.as_bytes()).part(kind.as_bytes()).part(coding.as_bytes());
+        // A body that was compressed, or is not what the rule expects, counts by its bytes: an exact copy is still the
+        // same question, and nothing else is.
+        let plain = coding.is_empty() || coding == "identity";
+        let canonical = match self {
+            Self::Json(json) if plain && is_json(&kind) => json.digest(question.body).ok(),
+            Self::Form if plain && kind == "application/x-www-form-urlencoded" => Some(form::digest(question.body)),
+            _ => None,
+        };
+        match canonical {
+            Some(digest) => hasher.part(CANONICAL).part(&digest),
+            None => hasher.part(RAW).part(question.body),
+        };
+        hasher.finish()
+    }
+}
+
+/// The media type without its parameters, in lower case.
+fn essence(headers: &HeaderMap) -> Cow<'_, str> {
+    let value = headers.get(header::CONTENT_TYPE).map_or(&[][..], |v| v.as_bytes());
+    let end = value.iter().position(|&b| b == b';').unwrap_or(value.len());
+    lower(value[..end].trim_ascii())
+}
+
+/// All content codings, in order.
+fn coding(headers: &HeaderMap) -> Cow<'_, str> {
+    let mut lines = headers.get_all(header::CONTENT_ENCODING).iter();
+    let Some(first) = lines.next() else { return Cow::Borrowed("") };
+    let mut all = lower(first.as_bytes().trim_ascii());
+    for line in lines {
+        let all = all.to_mut();
+        all.push(',');
+        all.push_str(&lower(line.as_bytes().trim_ascii()));
+    }
+    all
+}
+
+fn lower(value: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(value) {
+        Ok(text) if !text.bytes().any(|b| b.is_ascii_uppercase()) => Cow::Borrowed(text),
+        Ok(text) => Cow::Owned(text.to_ascii_lowercase()),
+        // Not text: kept apart from everything that is, byte for byte.
+        Err(_) => Cow::Owned(value.escape_ascii().to_string()),
+    }
+}
+
+fn is_json(essence: &str) -> bool {
+    essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    struct Ask {
+        method: Method,
+        target: &'static str,
+        kind: Option<&'static str>,
+        coding: Option<&'static str>,
+        body: &'static [u8],
+    }
+
+    impl Default for Ask {
+        fn default() -> Self {
+            Self {
+                method: Method::POST,
+                target: "/orders?a=1",
+                kind: Some("application/json"),
+                coding: None,
+                body: br#"{"a":1,"b":2}"#,
+            }
+        }
+    }
+
+    fn of(mode: &FingerprintMode, ask: &Ask) -> Fingerprint {
+        let mut headers = HeaderMap::new();
+        if let Some(kind) = ask.kind {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        }
+        if let Some(coding) = ask.coding {
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
+        }
+        let secret = Secret::from_material(b"0123456789abcdef").unwrap();
+        mode.of(&secret, &Question { method: &ask.method, target: ask.target, headers: &headers, body: ask.body })
+    }
+
+    fn json() -> FingerprintMode {
+        FingerprintMode::Json(Json::default())
+    }
+
+    #[test]
+    fn method_target_type_coding_and_body_each_make_another_question() {
+        for mode in [FingerprintMode::Bytes, json(), FingerprintMode::Form] {
+            let first = of(&mode, &Ask::default());
+            assert!(first.same(&of(&mode, &Ask::default())));
+            for other in [
+                Ask { method: Method::PUT, ..Ask::default() },
+                Ask { target: "/orders?a=2", ..Ask::default() },
+                Ask { target: "/orders", ..Ask::default() },
+                Ask { kind: Some("text/plain"), ..Ask::default() },
+                Ask { kind: None, ..Ask::default() },
+                Ask { coding: Some("gzip"), ..Ask::default() },
+                Ask { body: br#"{"a":1,"b":3}"#, ..Ask::default() },
+                Ask { body: b"", ..Ask::default() },
+            ] {
+                assert!(!first.same(&of(&mode, &other)), "{mode:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn spellings_of_one_question_are_the_same() {
+        let first = of(&FingerprintMode::Bytes, &Ask::default());
+        let spelled = Ask { kind: Some("Application/JSON; charset=utf-8"), ..Ask::default() };
+        assert!(first.same(&of(&FingerprintMode::Bytes, &spelled)));
+        let path = |target| of(&FingerprintMode::Bytes, &Ask { target, ..Ask::default() });
+        assert!(path("/%6frders/%e4").same(&path("/orders/%E4")));
+        assert!(!path("/a%2Fb").same(&path("/a/b")));
+    }
+
+    #[test]
+    fn only_the_json_mode_looks_into_json() {
+        let spelled = || Ask { body: br#" { "b" : 2.0, "a" : 1e0 } "#, ..Ask::default() };
+        assert!(of(&json(), &Ask::default()).same(&of(&json(), &spelled())));
+        assert!(!of(&FingerprintMode::Bytes, &Ask::default()).same(&of(&FingerprintMode::Bytes, &spelled())));
+        let problem = |body| Ask { kind: Some("application/merge-patch+json"), body, ..Ask::default() };
+        assert!(of(&json(), &problem(b"[1, 2]")).same(&of(&json(), &problem(b"[1,2]"))));
+    }
+
+    #[test]
+    fn what_is_no_clear_json_counts_by_its_bytes() {
+        for body in [&br#"{"a":1,"a":2}"#[..], b"{", b"\xff", b""] {
+            let ask = || Ask { body, ..Ask::default() };
+            assert!(of(&json(), &ask()).same(&of(&json(), &ask())));
+        }
+        let doubled = of(&json(), &Ask { body: br#"{"a":1,"a":2}"#, ..Ask::default() });
+        assert!(!doubled.same(&of(&json(), &Ask { body: br#"{"a":2}"#, ..Ask::default() })));
+        assert!(!doubled.same(&of(&json(), &Ask { body: br#"{ "a":1,"a":2}"#, ..Ask::default() })));
+        let packed = |body| Ask { coding: Some("gzip"), body, ..Ask::default() };
+        assert!(!of(&json(), &packed(b"[1]")).same(&of(&json(), &packed(b"[ 1]"))));
+    }
+
+    #[test]
+    fn a_form_is_ordered_by_name_and_keeps_the_order_of_equal_names() {
+        let form = |body| {
+            let kind = Some("application/x-www-form-urlencoded");
+            of(&FingerprintMode::Form, &Ask { kind, body, ..Ask::default() })
+        };
+        let first = form(b"a=1&b=2+x");
+        for same in [&b"b=2%20x&a=1"[..], b"a=%31&b=2+x&", b"&&b=2+x&a=1"] {
+            assert!(first.same(&form(same)));
+        }
+        for other in [&b"a=1&b=2"[..], b"a=1&b=2+x&c", b"a=1b=2+x", b"b=1&a=2+x"] {
+            assert!(!first.same(&form(other)));
+        }
+        assert!(!form(b"a=1&a=2").same(&form(b"a=2&a=1")));
+        assert!(form(b"c&a=1").same(&form(b"a=1&c=")));
+    }
+
+    #[test]
+    fn a_route_is_method_and_path() {
+        let route = |ask: Ask| of(&FingerprintMode::Route, &ask);
+        let other_body = Ask { target: "/orders?b=9", body: b"x", kind: None, ..Ask::default() };
+        assert!(route(Ask::default()).same(&route(other_body)));
+        assert!(!route(Ask::default()).same(&route(Ask { method: Method::PUT, ..Ask::default() })));
+        assert!(!route(Ask::default()).same(&route(Ask { target: "/order?a=1", ..Ask::default() })));
+    }
+}

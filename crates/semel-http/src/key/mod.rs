@@ -1,0 +1,9 @@
+//! Where the client's key comes from, and what is one.
+
+mod error;
+mod extract;
+mod parse;
+
+pub use error::KeyError;
+pub use extract::{ExtractKey, FirstOf, HeaderKey, first, header};
+pub use parse::{MAX_LEN, Syntax, parse};

@@ -1,0 +1,127 @@
+//! From a request's head to a pass, a refusal, or a ticket for the guarded way.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Response};
+use semel_core::{
+    identity::{Display, Identity, Key, Kind, Purpose, ScopeTag},
+    judge::Caller,
+    policy::OnDuplicate,
+};
+
+use super::{RuleSet, Shared};
+use crate::{
+    names::{SEMEL_ATTEMPT, SEMEL_FENCE, SEMEL_IDENTITY, Status},
+    problem::{Asker, Problem, ProblemKind},
+    rule::{MissingKey, Rule},
+    view::RequestView,
+};
+
+/// What becomes of a request.
+#[expect(clippy::large_enum_variant, reason = "taken apart at once; the large one is the usual one that costs")]
+pub(super) enum Admitted {
+    /// It streams through untouched.
+    Passes(Option<Status>),
+    /// It is answered here.
+    Refused(Box<Response<Bytes>>),
+    /// It is guarded.
+    Guarded(Ticket),
+}
+
+/// A guarded request, as far as its head says.
+pub(super) struct Ticket {
+    pub(super) rule: Arc<Rule>,
+    pub(super) identity: Identity,
+    pub(super) key: Key,
+    pub(super) scope: ScopeTag,
+    pub(super) caller: Caller,
+    pub(super) asker: Asker,
+}
+
+/// Removes what only the guard may say.
+pub(super) fn strip(headers: &mut HeaderMap) {
+    headers.remove(&SEMEL_IDENTITY);
+    headers.remove(&SEMEL_FENCE);
+    headers.remove(&SEMEL_ATTEMPT);
+}
+
+/// `least` is the least length of the body, as far as it is known.
+pub(super) fn admit(shared: &Shared, request: &RequestView<'_>, least: u64) -> Admitted {
+    // An upgrade is a safe method or CONNECT. A mere offer to upgrade, on a POST say, is no way around the guard.
+    if request.method.is_safe() || *request.method == Method::CONNECT {
+        return Admitted::Passes(None);
+    }
+    let rule = match &shared.rules {
+        RuleSet::One(rule) => Arc::clone(rule),
+        RuleSet::Many(rules) => match rules.find(request) {
+            Some(rule) => rule,
+            None => return Admitted::Passes(None),
+        },
+    };
+    let text = match rule.key.extract(request) {
+        Ok(Some(text)) => text,
+        Ok(None) if rule.missing == MissingKey::Required && rule.methods.contains(request.method) => {
+            return refused(request, &Problem::new(ProblemKind::KeyMissing));
+        }
+        Ok(None) => return Admitted::Passes(Some(Status::Bypassed)),
+        Err(why) => return refused(request, &Problem::new(ProblemKind::KeyInvalid).detail(sentence(&why))),
+    };
+    let secret = shared.engine.secret();
+    let scope = match rule.principal.scope(request, secret) {
+        Ok(scope) => scope,
+        Err(why) => {
+            tracing::warn!(
+                rule = rule.name(),
+                "{why}: the guard stands behind authentication and in front of the operation log; \
+                 with axum's `layer`, what is added last runs first"
+            );
+            return refused(request, &Problem::new(ProblemKind::PrincipalMissing));
+        }
+    };
+    if least > rule.caps.request as u64 {
+        return refused(request, &Problem::new(ProblemKind::RequestTooLarge));
+    }
+    let key = if rule.per_route {
+        let target = rule.target.target(request);
+        let path = target.split('?').next().unwrap_or_default();
+        Key::new(&(&*text, request.method.as_str(), path), Display::Masked)
+    } else {
+        Key::new(&*text, Display::Masked)
+    };
+    let caller = Caller {
+        credentials: if scope.is_verified() { None } else { rule.credentials.digest(secret, request.headers) },
+        request: request_id(shared, &rule, request.headers),
+    };
+    Admitted::Guarded(Ticket {
+        identity: Identity::new(secret, Kind::Key, rule.namespace, &scope, &key),
+        key,
+        scope: scope.tag(),
+        caller,
+        asker: Asker::of(request.headers),
+        rule,
+    })
+}
+
+/// Only a rule that rejects duplicates has to tell a network's retry from a second click.
+fn request_id(shared: &Shared, rule: &Rule, headers: &HeaderMap) -> Option<[u8; 16]> {
+    if rule.policy.on_duplicate() != OnDuplicate::Reject {
+        return None;
+    }
+    let id = rule.retry_id.iter().find_map(|name| headers.get(name))?;
+    Some(shared.engine.secret().digest(Purpose::RequestId, &[id.as_bytes()]).short())
+}
+
+fn refused(request: &RequestView<'_>, problem: &Problem) -> Admitted {
+    Admitted::Refused(Box::new(problem.answer(&Asker::of(request.headers))))
+}
+
+/// `the key is empty` → `The key is empty.`
+fn sentence(why: &dyn std::fmt::Display) -> String {
+    let mut text = why.to_string();
+    if let Some(first) = text.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    text.push('.');
+    text
+}

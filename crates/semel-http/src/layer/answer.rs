@@ -1,0 +1,117 @@
+//! From what the engine says to an answer.
+
+use std::time::Duration;
+
+use http::Response;
+use semel_core::{
+    engine::{Broken, Kept},
+    identity::IdentityPrefix,
+    judge::Recorded,
+    record::Body,
+    refusal::Refusal,
+};
+
+use super::{ResponseBody, Shared, body::End, future::Flowed, gather::Whole, work::Done};
+use crate::{
+    names::{
+        IDEMPOTENCY_ERROR_SOURCE, IDEMPOTENCY_EXPIRES, IDEMPOTENCY_STATUS, IDEMPOTENT_REPLAYED, Status, TRUE, UPSTREAM,
+    },
+    problem::{Asker, Problem, ProblemKind},
+    replay::Head,
+    rule::Rule,
+    time,
+};
+
+/// Who is answered, and about what.
+pub(super) struct Answering<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) rule: &'a Rule,
+    pub(super) asker: Asker,
+    pub(super) identity: IdentityPrefix,
+}
+
+impl Answering<'_> {
+    pub(super) fn problem<R>(&self, problem: &Problem) -> Response<ResponseBody<R>> {
+        let answer = problem.clone().identity(self.identity).answer(&self.asker);
+        answer.map(|data| ResponseBody::whole(Whole { data, trailers: None }))
+    }
+
+    /// The answer for the one whose request was run.
+    pub(super) fn executed<R, E>(&self, done: Done<E>, kept: Kept) -> Flowed<R, E> {
+        let (mut head, body, not_sent) = match done {
+            Done::Streamed { complete } => {
+                let lost = matches!(kept, Kept::Lost { .. });
+                return Flowed::Ended(if complete && !lost { End::Clean } else { End::Cut });
+            }
+            Done::Failed(error) => return Flowed::Answer(Err(error)),
+            Done::Broken => {
+                return Flowed::Answer(Ok(self.problem(&Problem::new(ProblemKind::UpstreamBroken))));
+            }
+            Done::Answer { head, body, not_sent } => (head, body, not_sent),
+        };
+        let (status, left) = match kept {
+            Kept::Stored | Kept::Restored => (Status::Fresh, self.rule.policy.ttl()),
+            Kept::Released => (Status::Fresh, Duration::ZERO),
+            Kept::Unrecorded => (Status::Unrecorded, Duration::ZERO),
+            // Somebody else's outcome stands, or a person's word: what came back here must not be given out.
+            Kept::Lost { recorded } => {
+                return Flowed::Answer(Ok(match recorded {
+                    Some(recorded) => self.replayed(*recorded, false),
+                    None => self.problem(&Problem::new(ProblemKind::OutcomeUnknown)),
+                }));
+            }
+            _ => (Status::Unknown, Duration::ZERO),
+        };
+        // Whoever could not reach the service has said already what became of the request.
+        if !(not_sent && head.headers.contains_key(&IDEMPOTENCY_STATUS)) {
+            head.headers.insert(&IDEMPOTENCY_STATUS, status.value());
+        }
+        self.expires(&mut head, left);
+        blame(&mut head);
+        Flowed::Answer(Ok(Response::from_parts(head, ResponseBody::whole(body))))
+    }
+
+    /// A recorded answer.
+    pub(super) fn replayed<R>(&self, recorded: Recorded, waited: bool) -> Response<ResponseBody<R>> {
+        let (Some(kept), Body::Whole(data)) = (Head::decode(recorded.outcome.head.clone()), &recorded.outcome.body)
+        else {
+            let gone = Refusal::OutcomeUnavailable { kept: Some(Box::new(recorded)) };
+            return self.problem(&Problem::of(&gone));
+        };
+        let whole = Whole { data: data.clone(), trailers: kept.trailers };
+        let (mut head, ()) = Response::new(()).into_parts();
+        head.status = kept.status;
+        head.headers = kept.headers;
+        let status = if waited { Status::Waited } else { Status::Replayed };
+        head.headers.insert(&IDEMPOTENT_REPLAYED, TRUE.clone());
+        head.headers.insert(&IDEMPOTENCY_STATUS, status.value());
+        self.expires(&mut head, recorded.left);
+        blame(&mut head);
+        Response::from_parts(head, ResponseBody::whole(whole))
+    }
+
+    /// The answer after work that came to no end.
+    pub(super) fn broken<R>(&self, broken: &Broken) -> Response<ResponseBody<R>> {
+        let kind = match broken {
+            Broken::Overheld => ProblemKind::UpstreamTimeout,
+            _ => ProblemKind::UpstreamBroken,
+        };
+        self.problem(&Problem::new(kind))
+    }
+
+    fn expires(&self, head: &mut http::response::Parts, left: Duration) {
+        if left > Duration::ZERO
+            && let Some(value) = time::expires(self.shared.engine.env().clock.wall(), left)
+        {
+            head.headers.insert(&IDEMPOTENCY_EXPIRES, value);
+        }
+    }
+}
+
+/// Says that an error is the service's, unless whoever made it has said so.
+pub(super) fn blame(head: &mut http::response::Parts) {
+    let error = head.status.is_client_error() || head.status.is_server_error();
+    if error && !head.headers.contains_key(&IDEMPOTENCY_ERROR_SOURCE) {
+        head.headers.insert(&IDEMPOTENCY_ERROR_SOURCE, UPSTREAM.clone());
+    }
+}

@@ -1,0 +1,134 @@
+//! Bodies that are read whole, up to a cap.
+
+use std::{future::poll_fn, pin::Pin};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+
+use super::BoxError;
+
+/// A body in memory.
+#[derive(Debug, Default)]
+pub(super) struct Whole {
+    pub(super) data: Bytes,
+    pub(super) trailers: Option<HeaderMap>,
+}
+
+impl Whole {
+    pub(super) fn next_frame(&mut self) -> Option<Frame<Bytes>> {
+        if !self.data.is_empty() {
+            return Some(Frame::data(std::mem::take(&mut self.data)));
+        }
+        self.trailers.take().map(Frame::trailers)
+    }
+
+    pub(super) fn is_end(&self) -> bool {
+        self.data.is_empty() && self.trailers.is_none()
+    }
+
+    pub(super) fn size(&self) -> SizeHint {
+        SizeHint::with_exact(self.data.len() as u64)
+    }
+}
+
+/// How reading a body ended.
+pub(super) enum Gathered {
+    /// Cleanly.
+    Whole(Whole),
+    /// It has more than the cap allows; this is what came so far.
+    Longer(Bytes),
+    /// In the middle.
+    Broken(BoxError),
+}
+
+/// Reads `body` to its end, or until it is longer than `cap`. One piece is kept as it came; more are copied into one, so
+/// that a body in many small pieces takes no more than its length.
+pub(super) async fn gather<B>(mut body: Pin<&mut B>, cap: usize) -> Gathered
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    let mut first = Bytes::new();
+    let mut all = Vec::new();
+    let mut trailers = None;
+    while let Some(frame) = next(body.as_mut()).await {
+        let frame = match frame {
+            Ok(frame) => frame,
+            Err(error) => return Gathered::Broken(error),
+        };
+        match frame.into_data() {
+            Ok(piece) if first.is_empty() => first = piece,
+            Ok(piece) => {
+                if all.is_empty() {
+                    let rest = usize::try_from(body.size_hint().lower()).unwrap_or(cap).min(cap);
+                    all.reserve(first.len() + piece.len() + rest);
+                    all.extend_from_slice(&first);
+                }
+                all.extend_from_slice(&piece);
+            }
+            Err(frame) => trailers = frame.into_trailers().ok(),
+        }
+        if first.len().max(all.len()) > cap {
+            return Gathered::Longer(one(first, all));
+        }
+        if body.is_end_stream() {
+            break;
+        }
+    }
+    Gathered::Whole(Whole { data: one(first, all), trailers })
+}
+
+fn one(first: Bytes, all: Vec<u8>) -> Bytes {
+    if all.is_empty() { first } else { Bytes::from(all) }
+}
+
+/// The next frame. Its error is boxed before anybody awaits again: a body's own need not be `Send`.
+pub(super) async fn next<B>(mut body: Pin<&mut B>) -> Option<Result<Frame<Bytes>, BoxError>>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    poll_fn(|cx| body.as_mut().poll_frame(cx).map_err(Into::into)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::{FutureExt, stream};
+    use http_body_util::StreamBody;
+
+    use super::*;
+
+    fn gathered(pieces: &[&'static str], cap: usize) -> Gathered {
+        let frames: Vec<_> =
+            pieces.iter().map(|p| Ok::<_, Infallible>(Frame::data(Bytes::from_static(p.as_bytes())))).collect();
+        let body = std::pin::pin!(StreamBody::new(stream::iter(frames)));
+        gather(body, cap).now_or_never().unwrap()
+    }
+
+    #[test]
+    fn pieces_become_one_up_to_the_cap() {
+        for (pieces, expected) in [(&["ab"][..], "ab"), (&["a", "b", "", "c"], "abc"), (&[], ""), (&["", "a"], "a")] {
+            let Gathered::Whole(whole) = gathered(pieces, 3) else { panic!("{pieces:?}") };
+            assert_eq!(whole.data, expected);
+        }
+        for (pieces, so_far) in [(&["abcd"][..], "abcd"), (&["ab", "cd", "e"], "abcd")] {
+            let Gathered::Longer(data) = gathered(pieces, 3) else { panic!("{pieces:?}") };
+            assert_eq!(data, so_far);
+        }
+    }
+
+    #[test]
+    fn a_whole_body_gives_data_then_trailers_then_nothing() {
+        let mut trailers = HeaderMap::new();
+        trailers.insert("a", "b".parse().unwrap());
+        let mut whole = Whole { data: Bytes::from_static(b"x"), trailers: Some(trailers) };
+        assert!(!whole.is_end());
+        assert!(whole.next_frame().unwrap().is_data());
+        assert!(!whole.is_end());
+        assert!(whole.next_frame().unwrap().is_trailers());
+        assert!(whole.is_end() && whole.next_frame().is_none());
+    }
+}

@@ -1,0 +1,73 @@
+//! The tower layer.
+//!
+//! - `admit`: from a request's head to a pass, a refusal, or a ticket.
+//! - `service`, `future`: what a server polls. What passes is polled in place; what is guarded is boxed once.
+//! - `flow`: body → fingerprint → engine → answer, for one guarded request.
+//! - `work`: what runs under the grant; `record`: the recording of its answer.
+//! - `answer`: from what the engine says to an answer.
+//! - `gather`, `body`: bodies.
+
+mod admit;
+mod answer;
+mod body;
+mod flow;
+mod future;
+mod gather;
+mod record;
+mod service;
+mod work;
+
+use std::{fmt, sync::Arc};
+
+pub use body::{RequestBody, ResponseBody};
+pub use future::ResponseFuture;
+use semel_core::engine::Engine;
+pub use service::Guard;
+use tower_layer::Layer;
+
+use crate::rule::{Rule, Rules};
+
+/// A boxed error, as bodies have it.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Guards a service; see the [crate](crate).
+#[derive(Clone)]
+pub struct GuardLayer(Arc<Shared>);
+
+pub(crate) struct Shared {
+    engine: Engine,
+    rules: RuleSet,
+}
+
+enum RuleSet {
+    One(Arc<Rule>),
+    Many(Box<dyn Rules>),
+}
+
+impl GuardLayer {
+    /// One rule: for a layer that is put on the routes it is for.
+    #[must_use]
+    pub fn new(engine: Engine, rule: Rule) -> Self {
+        Self(Arc::new(Shared { engine, rules: RuleSet::One(Arc::new(rule)) }))
+    }
+
+    /// A rule for each request, or none: for a layer in front of many routes.
+    #[must_use]
+    pub fn routed(engine: Engine, rules: impl Rules) -> Self {
+        Self(Arc::new(Shared { engine, rules: RuleSet::Many(Box::new(rules)) }))
+    }
+}
+
+impl<S> Layer<S> for GuardLayer {
+    type Service = Guard<S>;
+
+    fn layer(&self, inner: S) -> Guard<S> {
+        Guard::new(inner, Arc::clone(&self.0))
+    }
+}
+
+impl fmt::Debug for GuardLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("GuardLayer").field(&self.0.engine).finish()
+    }
+}

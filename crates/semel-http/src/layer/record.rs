@@ -1,0 +1,186 @@
+//! The recording of an answer, and what it means for the claim.
+
+use std::{
+    pin::{Pin, pin},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode, header};
+use http_body::{Body, Frame};
+use semel_core::{
+    engine::{Engine, Ran, Verdict},
+    record::{Format, Outcome, Withheld},
+};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    BoxError,
+    answer::blame,
+    future::Early,
+    gather::{Gathered, gather, next},
+    work::Done,
+};
+use crate::{
+    Mark,
+    classify::{Answered, told},
+    names::{IDEMPOTENCY_STATUS, SEMEL_OUTCOME, Status},
+    problem::status_words,
+    replay::encode_head,
+    rule::Rule,
+};
+
+/// How long a reader may leave an answer lying that is passed on while it comes; then it is cut off, and the recording
+/// goes on alone: nobody who reads slowly holds a claim.
+const STALLED: Duration = Duration::from_secs(30);
+
+/// How many frames of such an answer may lie between recorder and reader.
+const AHEAD: usize = 16;
+
+/// What it means that there is no whole answer.
+pub(super) fn failed(rule: &Rule, why: &str) -> Verdict {
+    match rule.classify.failed() {
+        Mark::Release => Verdict::Release { counts: true, answer: None },
+        Mark::NothingSent => Verdict::Release { counts: false, answer: None },
+        Mark::Unknown | Mark::Keep => Verdict::Unknown { last: Some(why.into()) },
+    }
+}
+
+/// Records the answer of one run.
+pub(super) struct Recorder<'a> {
+    pub(super) rule: &'a Rule,
+    pub(super) engine: &'a Engine,
+}
+
+impl Recorder<'_> {
+    pub(super) async fn record<R, E>(&self, answer: Response<R>, early: oneshot::Sender<Early>) -> Ran<Done<E>>
+    where
+        R: Body<Data = Bytes>,
+        R::Error: Into<BoxError>,
+    {
+        let (mut head, body) = answer.into_parts();
+        let mut body = pin!(body);
+        let word = head.extensions.get::<Mark>().copied().or_else(|| told(&head.headers));
+        head.headers.remove(&SEMEL_OUTCOME);
+        if self.is_stream(&head.headers, &*body) {
+            return self.pass_on(head, body, Bytes::new(), word, early).await;
+        }
+        match gather(body.as_mut(), self.rule.caps.response).await {
+            Gathered::Whole(body) => {
+                let trailers = body.trailers.as_ref();
+                let mark = self.mark(head.status, &head.headers, trailers, word);
+                let outcome = || {
+                    let head = encode_head(head.status, &head.headers, trailers, &self.rule.replay);
+                    Outcome::new(Format::HTTP, head, body.data.clone())
+                };
+                let verdict = match mark {
+                    Mark::Keep => Verdict::Keep(outcome()),
+                    Mark::Release => Verdict::Release { counts: true, answer: Some(outcome()) },
+                    Mark::NothingSent => Verdict::Release { counts: false, answer: Some(outcome()) },
+                    Mark::Unknown => Verdict::Unknown { last: Some(status_words(head.status)) },
+                };
+                Ran { value: Done::Answer { head, body, not_sent: mark == Mark::NothingSent }, verdict }
+            }
+            Gathered::Longer(begun) => self.pass_on(head, body, begun, word, early).await,
+            Gathered::Broken(error) => Ran { value: Done::Broken, verdict: self.broke_off(&error) },
+        }
+    }
+
+    /// Whether an answer goes ahead from its first byte: it is known to be too long, or is made to be read as it comes.
+    fn is_stream<R: Body>(&self, headers: &HeaderMap, body: &R) -> bool {
+        body.size_hint().lower() > self.rule.caps.response as u64
+            || headers.get(header::CONTENT_TYPE).is_some_and(|t| t.as_bytes().starts_with(b"text/event-stream"))
+    }
+
+    fn mark(&self, status: StatusCode, headers: &HeaderMap, trailers: Option<&HeaderMap>, word: Option<Mark>) -> Mark {
+        word.unwrap_or_else(|| self.rule.classify.verdict(&Answered { status, headers, trailers }))
+    }
+
+    fn broke_off(&self, error: &BoxError) -> Verdict {
+        tracing::debug!(%error, rule = self.rule.name(), "an answer broke off");
+        failed(self.rule, "the answer broke off")
+    }
+
+    /// Passes an answer on while it comes. It is done only if it ends cleanly, and is recorded without its body.
+    async fn pass_on<R, E>(
+        &self,
+        mut head: http::response::Parts,
+        mut body: Pin<&mut R>,
+        begun: Bytes,
+        word: Option<Mark>,
+        early: oneshot::Sender<Early>,
+    ) -> Ran<Done<E>>
+    where
+        R: Body<Data = Bytes>,
+        R::Error: Into<BoxError>,
+    {
+        let mut len = begun.len() as u64;
+        let length = body.size_hint().exact().map(|rest| len + rest);
+        // What is recorded is the service's answer, before ours is added.
+        let (status, headers) = (head.status, head.headers.clone());
+        let foreseen = match self.mark(status, &headers, None, word) {
+            Mark::Unknown => Status::Unknown,
+            Mark::Keep | Mark::Release | Mark::NothingSent => Status::Fresh,
+        };
+        head.headers.insert(&IDEMPOTENCY_STATUS, foreseen.value());
+        blame(&mut head);
+        let (frames, reader) = mpsc::channel(AHEAD);
+        let sent = early.send(Early { head, frames: reader, length });
+        let mut reader = Reader { frames: sent.is_ok().then_some(frames), engine: self.engine };
+        if !begun.is_empty() {
+            reader.hand(Frame::data(begun)).await;
+        }
+        let mut trailers = None;
+        while let Some(frame) = next(body.as_mut()).await {
+            let frame = match frame {
+                Ok(frame) => frame,
+                Err(error) => {
+                    return Ran { value: Done::Streamed { complete: false }, verdict: self.broke_off(&error) };
+                }
+            };
+            if let Some(data) = frame.data_ref() {
+                len += data.len() as u64;
+            } else if let Some(fields) = frame.trailers_ref() {
+                trailers = Some(fields.clone());
+            }
+            reader.hand(frame).await;
+        }
+        let verdict = match self.mark(status, &headers, trailers.as_ref(), word) {
+            Mark::Keep => {
+                let head = encode_head(status, &headers, trailers.as_ref(), &self.rule.replay);
+                Verdict::Keep(Outcome::without_body(Format::HTTP, head, Withheld::TooLarge { len }))
+            }
+            Mark::Release => Verdict::Release { counts: true, answer: None },
+            Mark::NothingSent => Verdict::Release { counts: false, answer: None },
+            Mark::Unknown => Verdict::Unknown { last: Some(status_words(status)) },
+        };
+        Ran { value: Done::Streamed { complete: reader.frames.is_some() }, verdict }
+    }
+}
+
+/// Who reads an answer that goes ahead; nobody any more once it has left or stalled.
+struct Reader<'a> {
+    frames: Option<mpsc::Sender<Frame<Bytes>>>,
+    engine: &'a Engine,
+}
+
+impl Reader<'_> {
+    async fn hand(&mut self, frame: Frame<Bytes>) {
+        let Some(frames) = &self.frames else { return };
+        let took = match frames.try_send(frame) {
+            Ok(()) => true,
+            Err(mpsc::error::TrySendError::Closed(_)) => false,
+            Err(mpsc::error::TrySendError::Full(frame)) => {
+                let clock = &self.engine.env().clock;
+                let stalled = clock.sleep_until(clock.now() + STALLED);
+                tokio::select! {
+                    sent = frames.send(frame) => sent.is_ok(),
+                    () = stalled => false,
+                }
+            }
+        };
+        if !took {
+            self.frames = None;
+        }
+    }
+}

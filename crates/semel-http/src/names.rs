@@ -1,0 +1,69 @@
+//! The header fields this layer reads and writes, as constants: a name given as text is parsed and hashed anew each time.
+
+use http::{HeaderName, HeaderValue};
+
+/// The client's key, as the IETF draft names it.
+pub static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// `true` on an answer that was recorded earlier.
+pub static IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// What became of a guarded request: see [`Status`].
+pub static IDEMPOTENCY_STATUS: HeaderName = HeaderName::from_static("idempotency-status");
+/// Until when the recorded answer is kept.
+pub static IDEMPOTENCY_EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");
+/// Who made an error: `guard` or `upstream`.
+pub static IDEMPOTENCY_ERROR_SOURCE: HeaderName = HeaderName::from_static("idempotency-error-source");
+/// To the service behind: the identity, `entrance:name:kind:hex`.
+pub static SEMEL_IDENTITY: HeaderName = HeaderName::from_static("semel-identity");
+/// To the service behind: the fence of this grant, with `;advisory` where the store cannot promise that it rises.
+pub static SEMEL_FENCE: HeaderName = HeaderName::from_static("semel-fence");
+/// To the service behind: the number of this attempt, from 1.
+pub static SEMEL_ATTEMPT: HeaderName = HeaderName::from_static("semel-attempt");
+/// From the service behind: `keep`, `release` or `unknown`. Wins over the outcome table and is stripped.
+pub static SEMEL_OUTCOME: HeaderName = HeaderName::from_static("semel-outcome");
+/// The request id that most stacks send.
+pub static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+pub(crate) static TRUE: HeaderValue = HeaderValue::from_static("true");
+pub(crate) static GUARD: HeaderValue = HeaderValue::from_static("guard");
+pub(crate) static UPSTREAM: HeaderValue = HeaderValue::from_static("upstream");
+
+/// The values of [`IDEMPOTENCY_STATUS`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
+pub enum Status {
+    /// It ran just now.
+    Fresh,
+    /// A recorded answer.
+    Replayed,
+    /// The answer of a copy that was running when this one came.
+    Waited,
+    /// Refused by the guard.
+    Rejected,
+    /// Ran without a guard: no key, and the rule lets that pass.
+    Bypassed,
+    /// Ran, and the store could not be told.
+    Unrecorded,
+    /// Ran, and nobody can tell whether it took effect.
+    Unknown,
+}
+
+impl Status {
+    /// The value as it is sent.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+            Self::Replayed => "replayed",
+            Self::Waited => "waited",
+            Self::Rejected => "rejected",
+            Self::Bypassed => "bypassed",
+            Self::Unrecorded => "unrecorded",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    pub(crate) const fn value(self) -> HeaderValue {
+        HeaderValue::from_static(self.as_str())
+    }
+}

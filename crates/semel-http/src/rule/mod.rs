@@ -1,0 +1,111 @@
+//! What the guard does for a route.
+
+mod builder;
+
+use std::{fmt, sync::Arc};
+
+pub use builder::{RuleBuilder, RuleError};
+use http::{HeaderName, Method};
+use semel_core::{identity::Namespace, policy::Policy};
+
+use crate::{
+    classify::Classify,
+    fingerprint::{FingerprintMode, Target},
+    key::ExtractKey,
+    principal::{Credentials, Identify},
+    replay::ReplayHeaders,
+    view::RequestView,
+};
+
+/// What the guard does for a route; made by [`Rule::key`]. Its parts can be replaced afterwards.
+#[non_exhaustive]
+pub struct Rule {
+    /// How long things last and what duplicates get; the rule's name is the policy's.
+    pub policy: Arc<Policy>,
+    /// Where its records belong: other services on the same store have others.
+    pub namespace: Namespace,
+    /// Where the key is.
+    pub key: Box<dyn ExtractKey>,
+    /// Whose it is.
+    pub principal: Box<dyn Identify>,
+    /// What tells callers apart where the scope is shared.
+    pub credentials: Credentials,
+    /// What becomes of a request without a key.
+    pub missing: MissingKey,
+    /// The methods to which `missing` applies. A key is honoured on every unsafe method; without one the others pass.
+    pub methods: Vec<Method>,
+    /// Whether method and path are part of the identity: the same key on another route is then another intent, where
+    /// otherwise it is refused as reused.
+    pub per_route: bool,
+    /// What must be the same for a second copy to be the same question.
+    pub fingerprint: FingerprintMode,
+    /// Where the question was put.
+    pub target: Box<dyn Target>,
+    /// What an answer means.
+    pub classify: Box<dyn Classify>,
+    /// Which header fields are recorded.
+    pub replay: ReplayHeaders,
+    /// How large bodies may be.
+    pub caps: Caps,
+    /// Where a request id is read from, first hit wins: under `on_duplicate = reject` a repeat with the same one comes
+    /// from the network, not from a second click, and gets the answer.
+    pub retry_id: Vec<HeaderName>,
+}
+
+impl Rule {
+    /// A rule for the client's own key.
+    pub fn key() -> RuleBuilder {
+        RuleBuilder::new()
+    }
+
+    /// The rule's name, as metrics and records carry it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.policy.name()
+    }
+}
+
+impl fmt::Debug for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rule").field("policy", &self.policy).field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// What becomes of a request without a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum MissingKey {
+    /// 400 `key-missing`.
+    #[default]
+    Required,
+    /// It passes without a guard, marked `bypassed`.
+    Optional,
+}
+
+/// How large bodies may be, in bytes. Both are held in memory while a request is guarded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Caps {
+    /// A request's body (8 MiB). A longer one is refused with 413, never passed unguarded.
+    pub request: usize,
+    /// A recorded answer's body (8 MiB). A longer one is passed on and recorded without its body: duplicates are told
+    /// that it is done, and it never runs again.
+    pub response: usize,
+}
+
+impl Default for Caps {
+    fn default() -> Self {
+        Self { request: 8 << 20, response: 8 << 20 }
+    }
+}
+
+/// Finds the rule for a request: the first that matches, in the order of a file. Object safe.
+pub trait Rules: Send + Sync + 'static {
+    /// The rule; `None` lets the request pass without a guard.
+    fn find(&self, request: &RequestView<'_>) -> Option<Arc<Rule>>;
+}
+
+impl<F: Fn(&RequestView<'_>) -> Option<Arc<Rule>> + Send + Sync + 'static> Rules for F {
+    fn find(&self, request: &RequestView<'_>) -> Option<Arc<Rule>> {
+        self(request)
+    }
+}

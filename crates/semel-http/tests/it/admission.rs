@@ -1,0 +1,144 @@
+//! What is guarded, what passes, what is refused at the door.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use http::{Method, Request, header};
+use semel_core::engine::Engine;
+use semel_http::{GuardLayer, MissingKey, RequestView, principal};
+use tower::{Layer, service_fn};
+
+use crate::support::*;
+
+/// A service that answers with what it sees of the guard.
+fn mirror(engine: &Engine, rule: semel_http::RuleBuilder) -> impl Guarded + use<> {
+    guard(engine, rule, |request: Ask| async move {
+        let seen = |name: &str| request.headers().get(name).map_or("-", |v| v.to_str().unwrap()).to_owned();
+        let run = request.extensions().get::<semel_core::engine::Run>().is_some();
+        let names = ["semel-identity", "semel-fence", "semel-attempt", "idempotency-key"];
+        answer(200, format!("{} {run}", names.map(seen).join(" ")))
+    })
+}
+
+#[tokio::test]
+async fn a_quoted_and_a_bare_key_are_one_and_bad_keys_are_refused() {
+    let engine = Engine::memory();
+    let service = mirror(&engine, rule());
+    assert_eq!(send(&service, post("k", "x")).await.became(), "fresh");
+    for same in ["\"k\"", " k ", "k;v=1", "\"k\";v=\"2\""] {
+        assert_eq!(send(&service, post(same, "x")).await.became(), "replayed", "{same}");
+    }
+    assert_eq!(send(&service, post("k", "x").with("idempotency-key", "\"k\"")).await.became(), "replayed");
+    let long = ["k".repeat(300), "k".repeat(10_000)];
+    for bad in ["", " ", "\"\"", "a,b", "a b", "\"k", &long[0], &long[1]] {
+        let got = send(&service, post(bad, "x")).await;
+        assert_eq!((got.status.as_u16(), got.problem()), (400, "key-invalid".to_owned()), "{bad}");
+    }
+    let mut binary = post("k", "x");
+    binary.headers_mut().insert("idempotency-key", http::HeaderValue::from_bytes("schlüssel".as_bytes()).unwrap());
+    assert_eq!(send(&service, binary).await.problem(), "key-invalid");
+    assert_eq!(send(&service, post("k", "x").with("idempotency-key", "other")).await.problem(), "key-invalid");
+}
+
+#[tokio::test]
+async fn a_missing_key_is_refused_or_passes_as_the_rule_says() {
+    let engine = Engine::memory();
+    let bare = |method| Request::builder().method(method).uri("/orders").body(Body::empty()).unwrap();
+    let required = mirror(&engine, rule());
+    for method in [Method::POST, Method::PATCH] {
+        assert_eq!(send(&required, bare(method)).await.problem(), "key-missing");
+    }
+    for method in [Method::PUT, Method::DELETE] {
+        assert_eq!(send(&required, bare(method)).await.became(), "bypassed");
+    }
+    let optional = mirror(&engine, rule().missing(MissingKey::Optional));
+    let got = send(&optional, bare(Method::POST)).await;
+    assert_eq!((got.status.as_u16(), got.became(), &*got.body), (200, "bypassed", &b"- - - - false"[..]));
+}
+
+#[tokio::test]
+async fn the_service_sees_the_grant_and_never_what_a_client_made_up() {
+    let engine = Engine::memory();
+    let service = mirror(&engine, rule().service("orders"));
+    let forged = |request: Request<Body>| {
+        request.with("semel-identity", "forged").with("semel-fence", "9").with("semel-attempt", "9")
+    };
+    let got = send(&service, forged(post("\"k\"", "x"))).await;
+    let body = String::from_utf8(got.body.to_vec()).unwrap();
+    let seen: Vec<&str> = body.split(' ').collect();
+    let identity: semel_core::identity::Identity = seen[0].parse().unwrap();
+    assert_eq!(identity.namespace().as_str(), "layer:orders");
+    assert!(seen[1].parse::<u64>().unwrap() > 0);
+    assert_eq!(&seen[2..], ["1", "\"k\"", "true"]);
+    let mut read = forged(post("k", ""));
+    *read.method_mut() = Method::GET;
+    let got = send(&service, read).await;
+    assert_eq!((got.became(), &*got.body), ("", &b"- - - k false"[..]));
+}
+
+#[tokio::test]
+async fn safe_methods_and_connect_pass_and_an_offer_to_upgrade_is_no_way_around() {
+    let (engine, effects) = (Engine::memory(), Effects::default());
+    let counted = effects.clone();
+    let service = guard(&engine, rule(), move |request: Ask| {
+        counted.happen();
+        let upgrade = request.headers().contains_key(header::UPGRADE);
+        async move { answer(200, format!("{upgrade}")) }
+    });
+    for method in [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE, Method::CONNECT] {
+        let before = effects.count();
+        for _ in 0..2 {
+            let mut request = post("k", "").with("upgrade", "websocket");
+            *request.method_mut() = method.clone();
+            let got = send(&service, request).await;
+            assert_eq!((got.became(), &*got.body), ("", &b"true"[..]), "{method}");
+        }
+        assert_eq!(effects.count(), before + 2);
+    }
+    let before = effects.count();
+    let offer = || post("k", "").with("connection", "upgrade").with("upgrade", "h2c");
+    assert_eq!((send(&service, offer()).await.became(), effects.count()), ("fresh", before + 1));
+    let again = send(&service, offer()).await;
+    assert_eq!((again.became(), &*again.body, effects.count()), ("replayed", &b"false"[..], before + 1));
+}
+
+#[tokio::test]
+async fn the_rule_is_found_for_each_request_and_none_lets_it_pass() {
+    let engine = Engine::memory();
+    let rule = Arc::new(rule().named("orders").build().unwrap());
+    let inner = service_fn(|_: Ask| async { Ok::<_, std::convert::Infallible>(answer(200, "")) });
+    let service = GuardLayer::routed(engine, move |request: &RequestView<'_>| {
+        request.uri.path().starts_with("/orders").then(|| Arc::clone(&rule))
+    })
+    .layer(inner);
+    let to = |path: &str| {
+        let mut request = post("k", "x");
+        *request.uri_mut() = path.parse().unwrap();
+        request
+    };
+    assert_eq!(send(&service, to("/other")).await.became(), "");
+    assert_eq!(send(&service, to("/other")).await.became(), "");
+    assert_eq!(send(&service, to("/orders")).await.became(), "fresh");
+    assert_eq!(send(&service, to("/orders")).await.became(), "replayed");
+}
+
+#[tokio::test]
+async fn a_refusal_carries_the_trace_and_the_form_that_was_asked_for() {
+    let engine = Engine::memory();
+    let service = mirror(&engine, rule());
+    let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let got = send(&service, post("", "x").with("traceparent", trace)).await;
+    let document: serde_json::Value = serde_json::from_slice(&got.body).unwrap();
+    assert_eq!(document["trace_id"], "4bf92f3577b34da6a3ce929d0e0e4736");
+    assert_eq!(document["detail"], "The key is empty.");
+    assert_eq!(got.header("content-type"), "application/problem+json");
+    let text = send(&service, post("", "x").with("accept", "text/plain")).await;
+    assert_eq!((text.header("content-type"), &*text.body), ("text/plain; charset=utf-8", &b"The key is empty.\n"[..]));
+}
+
+#[tokio::test]
+async fn a_rule_without_a_principal_is_not_built() {
+    let why = semel_http::Rule::key().build().unwrap_err().to_string();
+    assert!(why.contains("trusted_header") && why.contains("shared"), "{why}");
+    assert!(semel_http::Rule::key().principal(principal::shared()).build().is_ok());
+}

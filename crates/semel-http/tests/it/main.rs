@@ -1,0 +1,13 @@
+//! The guard in front of small services, in process.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod admission;
+mod bodies;
+mod copies;
+mod leaving;
+mod mismatch;
+mod outage;
+mod outcomes;
+mod replays;
+mod routers;
+mod support;
