@@ -5,6 +5,7 @@ use std::{
     io::{self, Read, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use semel_core::{env::Rng, identity::Secret};
@@ -23,11 +24,23 @@ const TABLES: &str = "tables";
 /// Tables that were being made when a first start was interrupted. Nothing was ever answered from them.
 const UNFINISHED: &str = "tables.new";
 
+const LOCK_TRIES: u32 = 5;
+const LOCK_PAUSE: Duration = Duration::from_millis(40);
+
 /// A directory that is this process's until the value is dropped or the process ends.
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // Closing alone is not enough: a child that some thread is just starting has the descriptor until it executes.
+        if let Err(e) = self.lock.unlock() {
+            tracing::warn!(dir = %self.path.display(), error = %e, "cannot unlock the directory; the end of the process will");
+        }
+    }
 }
 
 impl Directory {
@@ -43,7 +56,7 @@ impl Directory {
             refuse_strangers(&path)?;
         }
         let lock = take_lock(&path)?;
-        let dir = Self { path, _lock: lock };
+        let dir = Self { path, lock };
         dir.check_version()?;
         Ok(dir)
     }
@@ -126,14 +139,19 @@ fn take_lock(dir: &Path) -> Result<File, OpenError> {
         .mode(0o600)
         .open(&path)
         .map_err(OpenError::io("opening", &path))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut text = String::new();
-            let process = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
-            return Err(OpenError::InUse { dir: dir.to_owned(), process });
+    let mut tries = 0;
+    while let Err(e) = file.try_lock() {
+        tries += 1;
+        match e {
+            // A process that was killed a moment ago may not be gone altogether.
+            TryLockError::WouldBlock if tries < LOCK_TRIES => std::thread::park_timeout(LOCK_PAUSE),
+            TryLockError::WouldBlock => {
+                let mut text = String::new();
+                let process = file.read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
+                return Err(OpenError::InUse { dir: dir.to_owned(), process });
+            }
+            TryLockError::Error(e) => return Err(OpenError::io("locking", path)(e)),
         }
-        Err(TryLockError::Error(e)) => return Err(OpenError::io("locking", path)(e)),
     }
     // For people and for the other process's error; nothing depends on it, so a full disk is no reason to refuse.
     if file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).is_err() {

@@ -15,9 +15,11 @@
 
 use std::{
     fs::{self, File, OpenOptions},
+    io::{self, Read, Seek},
     path::{Path, PathBuf},
 };
 
+use rustix::fs::{SeekFrom, seek};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Mark, tables::MARK};
@@ -35,9 +37,10 @@ struct Batch {
 /// Cuts a torn end off the newest journal of the tables at `path`.
 pub(super) fn cut_torn_end(path: &Path) -> Result<(), OpenError> {
     let Some(journal) = newest(path)? else { return Ok(()) };
-    let bytes = fs::read(&journal).map_err(OpenError::io("reading", &journal))?;
-    match good_len(&bytes) {
-        Ok(len) if len == bytes.len() || bytes[len..].iter().all(|b| *b == 0) => Ok(()),
+    let bytes = read_data(&journal).map_err(OpenError::io("reading", &journal))?;
+    let bytes = without_zeros(&bytes);
+    match good_len(bytes) {
+        Ok(len) if bytes[len..].iter().all(|b| *b == 0) => Ok(()),
         Ok(len) => {
             tracing::warn!(path = %journal.display(), kept = len, "cutting a torn batch off the end of the journal");
             let cut = |file: File| file.set_len(len as u64).and_then(|()| file.sync_all());
@@ -63,6 +66,28 @@ fn newest(path: &Path) -> Result<Option<PathBuf>, OpenError> {
         }
     }
     Ok(newest.map(|(_, path)| path))
+}
+
+/// The file up to its last hole: a journal is made longer than it is, 64 MiB, and need not be read as zeros.
+fn read_data(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let mut end = 0;
+    while let Ok(data) = seek(&file, SeekFrom::Data(end)) {
+        end = seek(&file, SeekFrom::Hole(data))?;
+    }
+    file.rewind()?;
+    let mut bytes = Vec::new();
+    file.take(end).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Without the zeros at the end, down to a page of them at most.
+fn without_zeros(mut bytes: &[u8]) -> &[u8] {
+    const ZEROS: &[u8; 4096] = &[0; 4096];
+    while let Some((head, ZEROS)) = bytes.split_last_chunk() {
+        bytes = head;
+    }
+    bytes
 }
 
 /// How many bytes from the start are whole batches; an error is where the first damage is, when something behind it
