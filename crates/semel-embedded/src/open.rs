@@ -15,7 +15,7 @@ use semel_core::{
 use crate::{
     EmbeddedStore, OpenError, Options,
     directory::Directory,
-    disk::{Digest, DiskError, Mark, Tables, is_flight},
+    disk::{Digest, Disk, DiskError, Mark, Tables, is_flight},
     log,
     space::Space,
     store::Shared,
@@ -49,26 +49,28 @@ impl EmbeddedStore {
         let mark = disk.mark().map_err(read)?.unwrap_or_default();
         let flights = disk.all_in_flight().map_err(read)?;
         let space = Space::watch(directory.path(), directory.reserve(), options, Arc::clone(&env.clock));
-        let shared = Shared::new(directory.path(), Arc::new(disk), space, options, store_clock(env, mark));
+        let disk: Arc<dyn Disk> = Arc::new(disk);
+        let shared = Shared::new(directory.path(), Arc::clone(&disk), space, options, store_clock(env, mark));
         shared.load(flights.into_iter().map(|(digest, bytes)| (digest, Record::decode(&bytes))), mark);
-        Self::start(shared, mark, Some(directory), secret)
+        Self::start(shared, disk, mark, Some(directory), secret)
     }
 
     /// Starts the writer. The directory is held as long as the store.
     pub(crate) fn start(
         shared: Shared,
+        disk: Arc<dyn Disk>,
         mark: Mark,
         directory: Option<Directory>,
         secret: Option<semel_core::identity::Secret>,
     ) -> Result<Self, OpenError> {
-        shared.space.look(shared.disk.size());
+        shared.space.look(disk.size());
         let shared = Arc::new(shared);
         let path = directory.as_ref().map_or_else(Default::default, |d| d.path().to_owned());
         let writer = std::thread::Builder::new()
             .name("semel-embedded".to_owned())
             .spawn({
                 let shared = Arc::clone(&shared);
-                move || log::run(&shared, mark)
+                move || log::run(&shared, &*disk, mark)
             })
             .map_err(OpenError::io("starting the writer of", path))?;
         Ok(Self::running(shared, writer, directory, secret))

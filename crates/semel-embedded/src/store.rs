@@ -14,13 +14,18 @@ use std::{
     thread::JoinHandle,
 };
 
-use parking_lot::Mutex;
-use semel_core::{StoreTime, env::LocalStoreClock, identity::Secret};
+use parking_lot::{Mutex, RwLock};
+use semel_core::{
+    StoreTime,
+    env::LocalStoreClock,
+    identity::{Identity, Secret},
+    store::{Did, StoreError, StoreErrorKind},
+};
 
 use crate::{
     Options, Power,
     directory::Directory,
-    disk::{Change, Digest, Disk, Mark},
+    disk::{Change, Digest, Disk, DiskError, Mark},
     log::{Need, Queue, Stopped},
     shard::Shard,
     space::Space,
@@ -35,8 +40,7 @@ pub struct EmbeddedStore {
     shared: Arc<Shared>,
     writer: Mutex<Option<JoinHandle<()>>>,
     secret: Option<Secret>,
-    // Last: the lock goes when the tables are closed.
-    _directory: Option<Directory>,
+    directory: Mutex<Option<Directory>>,
 }
 
 impl EmbeddedStore {
@@ -46,7 +50,7 @@ impl EmbeddedStore {
         directory: Option<Directory>,
         secret: Option<Secret>,
     ) -> Self {
-        Self { shared, writer: Mutex::new(Some(writer)), secret, _directory: directory }
+        Self { shared, writer: Mutex::new(Some(writer)), secret, directory: Mutex::new(directory) }
     }
 
     /// The secret that the directory keeps; `None` where one was configured.
@@ -82,8 +86,8 @@ impl EmbeddedStore {
         }
     }
 
-    /// Writes and syncs what waits, and takes no more calls. Blocks for at most one batch; a second call does nothing. The
-    /// directory is free when the value is dropped.
+    /// Writes and syncs what waits, takes no more calls and gives the directory free. Blocks for at most one batch and one
+    /// step of the tables' own work; a second call does nothing.
     pub fn close(&self) {
         self.shared.closed.store(true, Ordering::Relaxed);
         self.shared.queue.close();
@@ -92,6 +96,9 @@ impl EmbeddedStore {
         {
             tracing::error!(dir = %self.dir().display(), "the store's writer had panicked");
         }
+        // In this order: the tables are closed before the next one may open them.
+        drop(self.shared.disk.write().take());
+        drop(self.directory.lock().take());
     }
 }
 
@@ -110,7 +117,8 @@ impl fmt::Debug for EmbeddedStore {
 /// What callers and the writer share.
 pub(crate) struct Shared {
     dir: PathBuf,
-    pub(crate) disk: Arc<dyn Disk>,
+    /// None: closed.
+    disk: RwLock<Option<Arc<dyn Disk>>>,
     pub(crate) space: Space,
     pub(crate) queue: Queue,
     pub(crate) clock: LocalStoreClock,
@@ -122,6 +130,8 @@ pub(crate) struct Shared {
     written: AtomicU64,
     /// No settled record ends before this.
     purged: Mutex<StoreTime>,
+    /// Purged without anybody having told their outcome, and nobody has been told of that yet.
+    unresolved: Mutex<Vec<Identity>>,
 }
 
 impl Shared {
@@ -135,7 +145,7 @@ impl Shared {
         let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(options.cache / SHARDS))).collect();
         Self {
             dir: dir.to_owned(),
-            disk,
+            disk: RwLock::new(Some(disk)),
             space,
             queue: Queue::new(options.max_waiting),
             clock,
@@ -146,12 +156,21 @@ impl Shared {
             records: AtomicU64::new(0),
             written: AtomicU64::new(0),
             purged: Mutex::default(),
+            unresolved: Mutex::default(),
         }
     }
 
     /// The shard of a digest. Its top bits, so that shards in order hold digests in order.
     pub(crate) fn shard(&self, digest: &Digest) -> &Mutex<Shard> {
         &self.shards[shard_of(digest)]
+    }
+
+    /// Asks the disk.
+    fn disk<T>(&self, question: impl FnOnce(&dyn Disk) -> Result<T, DiskError>) -> Result<T, StoreError> {
+        match &*self.disk.read() {
+            Some(disk) => question(&**disk).map_err(|e| StoreError::new(Did::Nothing, StoreErrorKind::Unavailable, e)),
+            None => Err(Stopped::Closed.error(Did::Nothing)),
+        }
     }
 
     /// What settlements wait for.

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use super::{Entry, Need, Work, answer};
 use crate::{
-    disk::{Change, Digest, DiskError, Mark},
+    disk::{Change, Digest, Disk, DiskError, Mark},
     store::Shared,
 };
 
 /// Writes until the store is closed or a write fails. Runs in a thread of its own.
-pub(crate) fn run(shared: &Shared, mark: Mark) {
+pub(crate) fn run(shared: &Shared, disk: &dyn Disk, mark: Mark) {
     let _guard = StopOnPanic(shared);
-    let mut writer = Writer { shared, mark };
+    let mut writer = Writer { shared, disk, mark };
     let end = loop {
         match shared.queue.take() {
             Work::Batch(entries) => {
@@ -21,7 +21,7 @@ pub(crate) fn run(shared: &Shared, mark: Mark) {
                     break Ok(());
                 }
             }
-            Work::Nudge => shared.space.look(shared.disk.size()),
+            Work::Nudge => shared.space.look(disk.size()),
             Work::End => break writer.last_mark(),
         }
     };
@@ -32,6 +32,7 @@ pub(crate) fn run(shared: &Shared, mark: Mark) {
 
 struct Writer<'a> {
     shared: &'a Shared,
+    disk: &'a dyn Disk,
     mark: Mark,
 }
 
@@ -39,13 +40,13 @@ impl Writer<'_> {
     /// One batch: one write, at most one sync. On failure the entries that got no answer come back.
     fn batch(&mut self, entries: Vec<Entry>) -> Result<(), (DiskError, Vec<Entry>)> {
         let bytes = entries.iter().map(|e| e.bytes() as u64).sum();
-        self.shared.space.before_write(bytes, || self.shared.disk.size());
+        self.shared.space.before_write(bytes, || self.disk.size());
         let numbers: Vec<_> = entries.iter().filter_map(|e| Some((e.change.as_ref()?.digest, e.number))).collect();
         let mut entries = entries;
         let changes = coalesce(&mut entries);
         if !changes.is_empty() {
             let mark = self.next_mark(&changes);
-            if let Err(e) = self.shared.disk.write(&changes, mark) {
+            if let Err(e) = self.disk.write(&changes, mark) {
                 return Err((e, entries));
             }
             self.mark = mark;
@@ -61,7 +62,7 @@ impl Writer<'_> {
         }
         answer(written, &Ok(()));
         if self.mark.synced < self.mark.batch {
-            if let Err(e) = self.shared.disk.sync() {
+            if let Err(e) = self.disk.sync() {
                 return Err((e, synced));
             }
             self.mark.synced = self.mark.batch;
@@ -83,8 +84,8 @@ impl Writer<'_> {
     }
 
     fn last_mark(&self) -> Result<(), DiskError> {
-        self.shared.disk.write(&[], self.next_mark(&[]))?;
-        self.shared.disk.sync()
+        self.disk.write(&[], self.next_mark(&[]))?;
+        self.disk.sync()
     }
 }
 

@@ -149,7 +149,7 @@ impl Shared {
 
     /// A settled record from the disk, in bytes of its own.
     pub(super) fn load_settled(&self, digest: &Digest) -> Result<Option<Record>, StoreError> {
-        let bytes = self.disk.settled(digest).map_err(unreadable)?;
+        let bytes = self.disk(|disk| disk.settled(digest))?;
         Ok(bytes.map(|b| Record::decode(&compact(b))))
     }
 }
@@ -165,10 +165,6 @@ fn change_of(digest: &Digest, current: Option<&Record>) -> Change {
         existed: current.is_some(),
         ends: end.into_iter().collect(),
     }
-}
-
-pub(super) fn unreadable(e: crate::disk::DiskError) -> StoreError {
-    StoreError::new(Did::Nothing, StoreErrorKind::Unavailable, e)
 }
 
 fn refusal(refused: Refused) -> StoreError {

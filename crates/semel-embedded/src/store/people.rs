@@ -8,13 +8,15 @@ use semel_core::{
     StoreTime,
     identity::Identity,
     record::{Record, Rest, StateCode},
-    store::{Cursor, Entry, Filter, Page, Reply, Resolution, Resolved, StoreAdmin, StoreError, StoreFuture, Target},
+    store::{
+        Cursor, Entry, Filter, Page, Purged, Reply, Resolution, Resolved, StoreAdmin, StoreError, StoreFuture, Target,
+    },
     transition::{self, Step},
 };
 
 use super::{
     EmbeddedStore, SHARDS, Shared,
-    decide::{Decided, How, compact, unreadable, wait},
+    decide::{Decided, How, compact, wait},
     shard_of,
 };
 use crate::{
@@ -50,15 +52,16 @@ impl StoreAdmin for EmbeddedStore {
         self.shared.decide(id.digest(), How::WRITTEN, |slot, now| transition::delete(slot, expected, now)).reply()
     }
 
-    fn purge(&self, max: usize) -> Reply<'_, usize> {
-        let (gone, last) = match self.shared.purge(max) {
+    fn purge(&self, max: usize) -> Reply<'_, Purged> {
+        let (removed, last) = match self.shared.purge(max) {
             Ok(done) => done,
             Err(e) => return StoreFuture::ready(Err(e)),
         };
+        let purged = Purged { removed, unresolved: std::mem::take(&mut *self.shared.unresolved.lock()) };
         match last {
             // The log is in order: when the last removal is written, all are.
-            Some(waiter) => StoreFuture::new(async move { wait(waiter).await.map(|()| gone) }),
-            None => StoreFuture::ready(Ok(gone)),
+            Some(waiter) => StoreFuture::new(async move { wait(waiter).await.map(|()| purged) }),
+            None => StoreFuture::ready(Ok(purged)),
         }
     }
 }
@@ -118,7 +121,7 @@ impl Shared {
         max: usize,
     ) -> Result<(BTreeMap<Digest, Record>, Option<Digest>), StoreError> {
         let memory = self.shards[shard].lock();
-        let stored = self.disk.settled_from(from, max).map_err(unreadable)?;
+        let stored = self.disk(|disk| disk.settled_from(from, max))?;
         let more = stored.len() == max;
         let stored: Vec<_> = stored.into_iter().filter(|(digest, _)| shard_of(digest) == shard).collect();
         // Beyond the last one that the disk gave, it may have others in between: those of memory wait for the next stretch.
@@ -141,16 +144,22 @@ impl Shared {
         let mut last = None;
         let mut remove = |digest: &Digest, now: StoreTime| -> Result<usize, StoreError> {
             let ended = |slot: Option<&Record>, _| match slot {
-                Some(r) if r.is_readable() && !r.is_here(now) => Step::Remove(1),
-                _ => Step::Leave(0),
-            };
-            match self.decide(digest, How::WRITTEN, ended) {
-                Decided::Now(n) => n,
-                Decided::After(n, waiter) => {
-                    last = Some(waiter);
-                    Ok(n)
+                Some(r) if r.is_readable() && !r.is_here(now) => {
+                    let rest = r.is_unresolved().then(|| Rest::read(&r.rest).ok()).flatten();
+                    Step::Remove((1, rest.map(|rest| rest.identity(*digest))))
                 }
-            }
+                _ => Step::Leave((0, None)),
+            };
+            let (n, unresolved) = match self.decide(digest, How::WRITTEN, ended) {
+                Decided::Now(answer) => answer?,
+                Decided::After(answer, waiter) => {
+                    last = Some(waiter);
+                    answer
+                }
+            };
+            // Should a later removal fail, the next purge tells of this one.
+            self.unresolved.lock().extend(unresolved);
+            Ok(n)
         };
         let now = self.now();
         for shard in &self.shards {
@@ -162,7 +171,7 @@ impl Shared {
         // Nothing is left before the floor, and no end comes to lie there any more: entries removed there are not met again.
         let mut after = End { at: *self.purged.lock(), ..End::default() };
         while gone < max {
-            let ends = self.disk.ends(after, now, ENDS.min(max - gone)).map_err(unreadable)?;
+            let ends = self.disk(|disk| disk.ends(after, now, ENDS.min(max - gone)))?;
             let Some(end) = ends.last() else { break };
             after = *end;
             for end in &ends {

@@ -70,7 +70,7 @@ fn on(disk: &Arc<Faulty>, clock: &Arc<Hands>, options: &Options) -> EmbeddedStor
     let space = Space::watch(&dir, dir.join("semel-unused-reserve"), options, Arc::clone(&env.clock));
     let shared = Shared::new(&dir, Arc::clone(disk) as _, space, options, store_clock(&env, mark));
     shared.load(disk.flights().into_iter().map(|(d, b)| (d, Record::decode(&b))), mark);
-    EmbeddedStore::start(shared, mark, None, None).unwrap()
+    EmbeddedStore::start(shared, Arc::clone(disk) as _, mark, None, None).unwrap()
 }
 
 fn identity(n: u64) -> Identity {

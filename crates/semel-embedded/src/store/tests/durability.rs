@@ -89,9 +89,10 @@ fn an_end_of_a_record_in_flight_is_not_its_leases_and_purge_takes_it_then() {
     let store = on(&disk, &clock, &options());
     let _running = claim(&store, &ask(1, 0));
     clock.advance(2 * MINUTE);
-    assert_eq!(now(store.purge(10)).unwrap(), 0);
+    assert_eq!(now(store.purge(10)).unwrap().removed, 0);
     clock.advance(MINUTE);
-    assert_eq!(now(store.purge(10)).unwrap(), 1);
+    let purged = now(store.purge(10)).unwrap();
+    assert_eq!((purged.removed, purged.unresolved), (1, vec![identity(1)]));
     assert!(disk.flights().is_empty());
 }
 
@@ -102,11 +103,11 @@ fn purge_takes_what_has_ended_in_bounded_steps_and_leaves_the_index_exact() {
     for n in 0..700 {
         run(&store, n, 10, if n < 600 { MINUTE } else { 10 * MINUTE });
     }
-    assert_eq!(now(store.purge(1_000)).unwrap(), 0);
+    assert_eq!(now(store.purge(1_000)).unwrap().removed, 0);
     clock.advance(2 * MINUTE);
-    assert_eq!(now(store.purge(300)).unwrap(), 300);
-    assert_eq!(now(store.purge(1_000)).unwrap(), 300);
-    assert_eq!(now(store.purge(1_000)).unwrap(), 0);
+    assert_eq!(now(store.purge(300)).unwrap().removed, 300);
+    assert_eq!(now(store.purge(1_000)).unwrap().removed, 300);
+    assert_eq!(now(store.purge(1_000)).unwrap().removed, 0);
     let (settled, ends) = disk.index();
     assert_eq!((settled.len(), ends.len()), (100, 100));
     assert_eq!(store.shared.records(), 100);
