@@ -1,0 +1,104 @@
+//! Why a directory could not be opened: what, where, why, and what to do.
+
+use std::{fmt, io, path::PathBuf};
+
+/// A directory that could not be opened. Nothing in it was changed, beyond the end of a torn batch cut off.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Another process has it.
+    InUse {
+        /// Which directory.
+        dir: PathBuf,
+        /// The other process, if its lock file says.
+        process: Option<u32>,
+    },
+    /// Something else than a store is in it.
+    NotAStore {
+        /// Which directory.
+        dir: PathBuf,
+        /// What was found there.
+        found: String,
+    },
+    /// It was written in a format that this program does not read.
+    Version {
+        /// Which directory.
+        dir: PathBuf,
+        /// What its version file says.
+        found: String,
+        /// The version that this program reads and writes.
+        known: u32,
+    },
+    /// What is stored cannot be right.
+    Damaged {
+        /// Which file or directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The operating system refused.
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// Which file or directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    pub(crate) fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { doing, path, source }
+    }
+
+    /// Whether trying again later can help, with nothing done about it.
+    #[must_use]
+    pub const fn is_temporary(&self) -> bool {
+        matches!(self, Self::InUse { .. })
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::InUse { dir, process } => {
+                write!(f, "the store in {} is in use by another process", dir.display())?;
+                if let Some(pid) = process {
+                    write!(f, " (process id {pid})")?;
+                }
+                f.write_str(
+                    ": one directory serves one process; stop that one, or give this one a directory of its own",
+                )
+            }
+            Self::NotAStore { dir, found } => write!(
+                f,
+                "{} is no Semel store and not empty (found `{found}`): name an empty or new directory",
+                dir.display()
+            ),
+            Self::Version { dir, found, known } => write!(
+                f,
+                "the store in {} has format `{found}`, this program reads version {known}: use the program that wrote \
+                 it, or name another directory",
+                dir.display()
+            ),
+            Self::Damaged { path, why } => write!(
+                f,
+                "{} is damaged: {why}. Restore it from a backup; or, if losing its records is acceptable (their \
+                 requests could run a second time), move the directory away and start with an empty one",
+                path.display()
+            ),
+            Self::Io { doing, path, source } => write!(f, "{doing} {}: {source}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

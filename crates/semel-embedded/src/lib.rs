@@ -1,0 +1,63 @@
+//! The durable store of one process: one directory, one sync for many claims.
+//!
+//! ```no_run
+//! use std::{path::Path, sync::Arc};
+//! use semel_core::{env::Env, store::StoreAdmin};
+//! use semel_embedded::{EmbeddedStore, Options};
+//!
+//! let store = EmbeddedStore::open(Path::new("semel-data"), &Env::system(), &Options::default())?;
+//! let secret = store.secret().cloned(); // the directory's own, as none was configured
+//! let store: Arc<dyn StoreAdmin> = Arc::new(store);
+//! # drop((store, secret));
+//! # Ok::<(), semel_embedded::OpenError>(())
+//! ```
+//!
+//! # What survives what
+//! | event | what holds |
+//! |---|---|
+//! | `kill -9` at any moment | every answered write; an answered claim that was running reads as unknown |
+//! | power cut, `durability = power` | the same |
+//! | power cut, `durability = process` | every answered claim; a completion of the last moments may read as unknown |
+//! | full disk | claims are refused early, running work settles out of a reserve ([`Options::reserve`]) |
+//! | a failed write or sync | the store takes no more writes until it is opened again; replays go on |
+//! | the wall clock set back | store time goes on from the last batch's mark, it never runs back |
+//! | a second process on the directory | is refused with the first one's process id |
+//!
+//! # How it works
+//! A call is decided in memory, by the pure functions of [`semel_core::transition`], under the lock of one of 64 shards;
+//! what it changes goes to one writer thread in the order of the decisions. The thread writes all that waits as one
+//! batch, syncs once and answers. So one sync serves as many claims as came in during the one before it, and a synced
+//! claim carries every earlier change with it. What the disk does not hold yet is read from memory.
+//!
+//! Records in flight live in memory whole: a renewal is no I/O, and its lease is never written. When the directory is
+//! opened again, the lease of every record in flight is over at that moment.
+//!
+//! # Cost
+//! | call | round trips to the disk |
+//! |---|---|
+//! | claim | one write and one sync, shared by all that wait; a look at the tables' bloom filters (memory) |
+//! | settle, release | the same; with [`Power::Process`] completions wait for the write only |
+//! | duplicate of a record in flight, or finished lately | none, no allocation for the future |
+//! | duplicate of an older record | one point read, on the caller's thread, under the lock of its shard |
+//! | renew, wait | none |
+//! | list, purge | bounded by their `max` |
+//!
+//! A point read that finds nothing costs no I/O (the filters of all tables stay in memory: 10 bits a record). One that
+//! finds a cold record blocks the calling thread for one block read; that is what a thread hop would cost too.
+//!
+//! # The stored format
+#![doc = include_str!("../FORMAT.md")]
+
+mod directory;
+mod disk;
+mod error;
+mod log;
+mod open;
+mod options;
+mod shard;
+mod space;
+mod store;
+
+pub use error::OpenError;
+pub use options::{Options, Power};
+pub use store::EmbeddedStore;

@@ -1,0 +1,217 @@
+//! The log: changes in the order of their decisions, one writer that makes batches of them, and who waits for what.
+
+mod writer;
+
+pub(crate) use writer::run;
+
+use parking_lot::{Condvar, Mutex};
+use semel_core::store::{Did, StoreError, StoreErrorKind};
+use tokio::sync::oneshot;
+
+use crate::disk::Change;
+
+/// How many changes go into one batch at most, and how many bytes.
+const BATCH_CHANGES: usize = 4_096;
+const BATCH_BYTES: usize = 8 << 20;
+
+/// Running work settles where claims are refused already: it may fill the queue this much further.
+const SETTLE_FACTOR: usize = 4;
+
+/// What an answer waits for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Need {
+    /// The operating system has it.
+    Written,
+    /// It survives a power cut.
+    Synced,
+}
+
+/// Why nobody gets an answer any more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Stopped {
+    /// A write, a sync or the writer itself failed.
+    Failed(String),
+    /// The store was closed.
+    Closed,
+}
+
+impl Stopped {
+    pub(crate) fn error(&self, did: Did) -> StoreError {
+        match self {
+            Self::Failed(why) => StoreError::new(did, StoreErrorKind::ReadOnly, why.clone()),
+            Self::Closed => StoreError::new(did, StoreErrorKind::Closed, "the store was closed"),
+        }
+    }
+}
+
+/// Resolves when what it waits for has come to pass, or cannot any more.
+pub(crate) type Waiter = oneshot::Receiver<Result<(), Stopped>>;
+
+pub(crate) struct Entry {
+    /// None: only to wait for what came before.
+    pub(crate) change: Option<Change>,
+    pub(crate) number: u64,
+    pub(crate) need: Need,
+    waiter: Option<oneshot::Sender<Result<(), Stopped>>>,
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        let rest = self.change.as_ref().and_then(|c| c.to.as_ref()).map_or(0, |r| r.rest.len());
+        200 + rest
+    }
+}
+
+/// Why an entry was not taken.
+pub(crate) enum Refused {
+    Stopped(Stopped),
+    /// Too much waits already.
+    Busy,
+}
+
+#[derive(Default)]
+struct Waiting {
+    entries: std::collections::VecDeque<Entry>,
+    last: u64,
+    stopped: Option<Stopped>,
+    /// The writer sleeps.
+    idle: bool,
+    /// Somebody wants the writer to look at the disk's space.
+    nudged: bool,
+}
+
+/// Where decisions meet the writer.
+pub(crate) struct Queue {
+    waiting: Mutex<Waiting>,
+    wake: Condvar,
+    max: usize,
+}
+
+/// What the writer finds.
+pub(crate) enum Work {
+    Batch(Vec<Entry>),
+    /// Nothing to write, but somebody wants it to look around.
+    Nudge,
+    /// Closed, and everything is written.
+    End,
+}
+
+impl Queue {
+    pub(crate) fn new(max: usize) -> Self {
+        Self { waiting: Mutex::default(), wake: Condvar::new(), max }
+    }
+
+    /// Takes a change into the log and says its number. Called under the shard's lock, so that the log has the changes of
+    /// one record in the order of their decisions.
+    pub(crate) fn push(&self, change: Change, need: Need, settles: bool) -> Result<(u64, Waiter), Refused> {
+        let (sender, receiver) = oneshot::channel();
+        let mut waiting = self.waiting.lock();
+        if let Some(stopped) = &waiting.stopped {
+            return Err(Refused::Stopped(stopped.clone()));
+        }
+        let max = if settles { self.max * SETTLE_FACTOR } else { self.max };
+        if waiting.entries.len() >= max {
+            return Err(Refused::Busy);
+        }
+        waiting.last += 1;
+        let number = waiting.last;
+        waiting.entries.push_back(Entry { change: Some(change), number, need, waiter: Some(sender) });
+        self.wake(waiting);
+        Ok((number, receiver))
+    }
+
+    /// Waits for everything that is in the log so far.
+    pub(crate) fn barrier(&self, need: Need) -> Result<Waiter, Stopped> {
+        let (sender, receiver) = oneshot::channel();
+        let mut waiting = self.waiting.lock();
+        if let Some(stopped) = &waiting.stopped {
+            return Err(stopped.clone());
+        }
+        waiting.last += 1;
+        let number = waiting.last;
+        waiting.entries.push_back(Entry { change: None, number, need, waiter: Some(sender) });
+        self.wake(waiting);
+        Ok(receiver)
+    }
+
+    /// Makes the writer look around soon.
+    pub(crate) fn nudge(&self) {
+        let mut waiting = self.waiting.lock();
+        waiting.nudged = true;
+        self.wake(waiting);
+    }
+
+    fn wake(&self, waiting: parking_lot::MutexGuard<'_, Waiting>) {
+        let idle = waiting.idle;
+        drop(waiting);
+        if idle {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Takes no more entries; those that wait are still written.
+    pub(crate) fn close(&self) {
+        let mut waiting = self.waiting.lock();
+        waiting.stopped.get_or_insert(Stopped::Closed);
+        drop(waiting);
+        self.wake.notify_one();
+    }
+
+    /// Takes no more entries, and fails those that wait.
+    pub(crate) fn fail(&self, why: &str) -> Stopped {
+        let stopped = Stopped::Failed(why.to_owned());
+        let mut waiting = self.waiting.lock();
+        waiting.stopped = Some(stopped.clone());
+        let entries = std::mem::take(&mut waiting.entries);
+        drop(waiting);
+        answer(entries, &Err(stopped.clone()));
+        stopped
+    }
+
+    /// Why it stopped, if it did.
+    pub(crate) fn stopped(&self) -> Option<Stopped> {
+        self.waiting.lock().stopped.clone()
+    }
+
+    /// Waits for work. For the writer alone.
+    fn take(&self) -> Work {
+        let mut waiting = self.waiting.lock();
+        loop {
+            if !waiting.entries.is_empty() {
+                break;
+            }
+            if waiting.stopped.is_some() {
+                return Work::End;
+            }
+            if std::mem::take(&mut waiting.nudged) {
+                return Work::Nudge;
+            }
+            waiting.idle = true;
+            self.wake.wait(&mut waiting);
+            waiting.idle = false;
+        }
+        if waiting.entries.len() <= BATCH_CHANGES
+            && waiting.entries.iter().map(Entry::bytes).sum::<usize>() <= BATCH_BYTES
+        {
+            return Work::Batch(std::mem::take(&mut waiting.entries).into());
+        }
+        let mut bytes = 0;
+        let fits = |e: &Entry| {
+            bytes += e.bytes();
+            bytes <= BATCH_BYTES
+        };
+        let n = waiting.entries.iter().take(BATCH_CHANGES).take_while({
+            let mut fits = fits;
+            move |e| fits(e)
+        });
+        let n = n.count().max(1);
+        Work::Batch(waiting.entries.drain(..n).collect())
+    }
+}
+
+fn answer(entries: impl IntoIterator<Item = Entry>, with: &Result<(), Stopped>) {
+    for waiter in entries.into_iter().filter_map(|e| e.waiter) {
+        // Whoever does not wait any more has dropped the answer, not the change.
+        drop(waiter.send(with.clone()));
+    }
+}

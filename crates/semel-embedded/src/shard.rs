@@ -1,0 +1,177 @@
+//! One shard of what is in memory: records in flight, records on their way to the disk, and those finished lately.
+
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    hash::{BuildHasherDefault, Hasher},
+};
+
+use semel_core::{StoreTime, record::Record};
+
+use crate::disk::{Digest, is_flight};
+
+/// What a slot takes beside its `rest`, with its place in table and ring.
+const SLOT_COST: usize = 360;
+
+/// What memory knows of one digest.
+pub(crate) struct Slot {
+    /// `None`: removed, and the disk does not know it yet.
+    pub(crate) record: Option<Record>,
+    /// The number of the last change that is not on the disk; zero when the disk has the record.
+    pub(crate) pending: u64,
+    /// Never leaves memory by itself: in flight, or in flight in a format that this process cannot read.
+    stays: bool,
+    /// Asked for since it came into the ring.
+    hot: bool,
+    /// Its valid entry in the ring; zero for none.
+    ringed: u32,
+}
+
+pub(crate) struct Shard {
+    slots: HashMap<Digest, Slot, BuildHasherDefault<Trailing>>,
+    /// Records that may leave memory, the longest there first. An entry is valid while its number is its slot's.
+    ring: VecDeque<(Digest, u32)>,
+    next_ring: u32,
+    /// What those take, and may take.
+    kept: usize,
+    limit: usize,
+    /// Records in flight by their end.
+    flights: BTreeSet<(StoreTime, Digest)>,
+}
+
+impl Shard {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            slots: HashMap::default(),
+            ring: VecDeque::new(),
+            next_ring: 0,
+            kept: 0,
+            limit,
+            flights: BTreeSet::new(),
+        }
+    }
+
+    pub(crate) fn get(&mut self, digest: &Digest) -> Option<&Slot> {
+        let slot = self.slots.get_mut(digest)?;
+        slot.hot = true;
+        Some(slot)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn ring_len(&self) -> usize {
+        self.ring.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Digest, &Slot)> {
+        self.slots.iter()
+    }
+
+    /// A record as change number `pending` makes it; `None` removes it.
+    pub(crate) fn change(&mut self, digest: &Digest, record: Option<Record>, pending: u64) {
+        self.forget(digest);
+        self.put(digest, record, pending, false);
+    }
+
+    /// A renewed record: in flight before and after, with the same end. The disk does not hear of it.
+    pub(crate) fn renew(&mut self, digest: &Digest, record: Record) {
+        if let Some(slot) = self.slots.get_mut(digest) {
+            slot.record = Some(record);
+        }
+    }
+
+    /// A record that the disk has, kept for later.
+    pub(crate) fn keep(&mut self, digest: &Digest, record: Record) {
+        self.put(digest, Some(record), 0, false);
+        self.enter_ring(digest);
+    }
+
+    /// A record in flight that the disk has, readable or not.
+    pub(crate) fn load_flight(&mut self, digest: &Digest, record: Record) {
+        self.put(digest, Some(record), 0, true);
+    }
+
+    fn put(&mut self, digest: &Digest, record: Option<Record>, pending: u64, stays: bool) {
+        let flight = record.as_ref().filter(|r| is_flight(r)).map(|r| r.expires_at);
+        if let Some(end) = flight {
+            self.flights.insert((end, *digest));
+        }
+        let stays = stays || flight.is_some();
+        self.slots.insert(*digest, Slot { record, pending, stays, hot: false, ringed: 0 });
+    }
+
+    /// The disk has change number `pending`.
+    pub(crate) fn persisted(&mut self, digest: &Digest, pending: u64) {
+        let Some(slot) = self.slots.get_mut(digest).filter(|s| s.pending == pending) else { return };
+        slot.pending = 0;
+        if slot.record.is_none() {
+            self.slots.remove(digest);
+        } else if !slot.stays {
+            self.enter_ring(digest);
+        }
+    }
+
+    /// The records in flight that are over at `now`, at most `max`.
+    pub(crate) fn ended_flights(&self, now: StoreTime, max: usize) -> Vec<Digest> {
+        self.flights.iter().take_while(|(end, _)| *end <= now).take(max).map(|(_, digest)| *digest).collect()
+    }
+
+    fn forget(&mut self, digest: &Digest) {
+        let Some(slot) = self.slots.remove(digest) else { return };
+        if slot.ringed != 0 {
+            self.kept -= cost(&slot);
+        }
+        if let Some(record) = &slot.record
+            && is_flight(record)
+        {
+            self.flights.remove(&(record.expires_at, *digest));
+        }
+    }
+
+    fn enter_ring(&mut self, digest: &Digest) {
+        let Some(slot) = self.slots.get_mut(digest) else { return };
+        self.next_ring = self.next_ring.wrapping_add(1).max(1);
+        slot.ringed = self.next_ring;
+        slot.hot = false;
+        self.kept += cost(slot);
+        self.ring.push_back((*digest, self.next_ring));
+        self.evict();
+        // Entries that are no longer valid cost little, but not nothing.
+        if self.ring.len() > 64 + 2 * self.slots.len() {
+            let slots = &self.slots;
+            self.ring.retain(|(digest, number)| slots.get(digest).is_some_and(|s| s.ringed == *number));
+        }
+    }
+
+    fn evict(&mut self) {
+        while self.kept > self.limit {
+            let Some((digest, number)) = self.ring.pop_front() else { break };
+            let Some(slot) = self.slots.get_mut(&digest).filter(|s| s.ringed == number) else { continue };
+            if std::mem::take(&mut slot.hot) {
+                self.ring.push_back((digest, number));
+            } else {
+                self.forget(&digest);
+            }
+        }
+    }
+}
+
+fn cost(slot: &Slot) -> usize {
+    SLOT_COST + slot.record.as_ref().map_or(0, |r| r.rest.len())
+}
+
+/// A digest is as good as random: its last bytes are its hash. The first byte chose the shard.
+#[derive(Default)]
+pub(crate) struct Trailing(u64);
+
+impl Hasher for Trailing {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(last) = bytes.last_chunk() {
+            self.0 = u64::from_le_bytes(*last);
+        }
+    }
+
+    fn write_usize(&mut self, _len: usize) {}
+}

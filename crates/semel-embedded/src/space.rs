@@ -1,0 +1,209 @@
+//! Free space, and the reserve that lets running work settle when there is none.
+//!
+//! fjall takes no more writes after one that failed, and its tables need room to reorganise themselves. So the disk must
+//! not become full under it: claims are refused while there is still room for everything that runs to settle.
+//!
+//! ```text
+//! roomy    claims are taken
+//!   │ less than the headroom is free
+//! tight    claims are refused; settlements still have the headroom, then the reserve
+//!   │ less than a quarter of it is free: something else fills the disk
+//! spent    the reserve is given up, settlements go on without large bodies
+//! ```
+//!
+//! Back to roomy when the headroom and a little more is free, with the reserve taken again first.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use rustix::fs::FallocateFlags;
+use semel_core::env::{Clock, Tick};
+
+use crate::{Options, disk::Size};
+
+/// The tables reorganise themselves in pieces: this is the most that one piece may need.
+const LARGEST_PIECE: u64 = 256 << 20;
+
+/// How much room there is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub(crate) enum Room {
+    /// Enough.
+    Roomy = 0,
+    /// For settlements only.
+    Tight = 1,
+    /// For settlements without large bodies, out of the reserve.
+    Spent = 2,
+}
+
+/// Watches the file system that the store is on.
+pub(crate) struct Space {
+    dir: PathBuf,
+    reserve: Option<Reserve>,
+    headroom: u64,
+    every: Duration,
+    clock: Arc<dyn Clock>,
+    room: AtomicU8,
+    stored: AtomicU64,
+    last: Mutex<Looked>,
+}
+
+#[derive(Default)]
+struct Looked {
+    at: Option<Tick>,
+    /// Written since.
+    written: u64,
+}
+
+impl Space {
+    /// Looks at the file system for the first time, and takes the reserve if there is room for it.
+    pub(crate) fn watch(dir: &Path, reserve: PathBuf, options: &Options, clock: Arc<dyn Clock>) -> Self {
+        let reserve = (options.reserve > 0).then_some(Reserve { path: reserve, len: options.reserve });
+        Self {
+            dir: dir.to_owned(),
+            reserve,
+            headroom: options.headroom,
+            every: options.space_check,
+            clock,
+            room: AtomicU8::new(Room::Roomy as u8),
+            stored: AtomicU64::new(0),
+            last: Mutex::default(),
+        }
+    }
+
+    /// As of the last look.
+    pub(crate) fn room(&self) -> Room {
+        match self.room.load(Ordering::Relaxed) {
+            0 => Room::Roomy,
+            1 => Room::Tight,
+            _ => Room::Spent,
+        }
+    }
+
+    /// Bytes stored, as of the last look.
+    pub(crate) fn stored(&self) -> u64 {
+        self.stored.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is time to look again.
+    pub(crate) fn is_stale(&self) -> bool {
+        let last = self.last.lock();
+        last.at.is_none_or(|at| self.clock.now().since(at) >= self.every) || last.written > self.headroom / 8
+    }
+
+    /// Counts what is about to be written, and looks where that is due. Only the writer calls this.
+    pub(crate) fn before_write(&self, bytes: u64, size: impl FnOnce() -> Size) {
+        self.last.lock().written += bytes;
+        if self.is_stale() {
+            self.look(size());
+        }
+    }
+
+    /// Looks, and gives up or takes the reserve as it must.
+    pub(crate) fn look(&self, size: Size) {
+        *self.last.lock() = Looked { at: Some(self.clock.now()), written: 0 };
+        self.stored.store(size.all, Ordering::Relaxed);
+        let free = match free(&self.dir) {
+            Ok(free) => free,
+            Err(e) => {
+                tracing::warn!(dir = %self.dir.display(), error = %e, "cannot tell how much space is free");
+                return;
+            }
+        };
+        let wanted = self.headroom + size.tables.min(LARGEST_PIECE);
+        let before = self.room();
+        let after = self.judge(before, free, wanted);
+        if before != after {
+            let dir = self.dir.display();
+            tracing::warn!(%dir, free, wanted, ?before, ?after, "room on the store's file system");
+        }
+        self.room.store(after as u8, Ordering::Relaxed);
+    }
+
+    fn judge(&self, before: Room, free: u64, wanted: u64) -> Room {
+        let missing = self.reserve.as_ref().map_or(0, Reserve::missing);
+        // A little more than it takes to become tight, so that it does not flap.
+        let enough = if before == Room::Roomy { wanted } else { wanted + wanted / 8 };
+        if free >= enough.saturating_add(missing) {
+            return if missing == 0 || self.take() { Room::Roomy } else { Room::Tight };
+        }
+        if free >= wanted / 4 {
+            // Given up, it stays so until there is room to take it again.
+            return if before == Room::Spent { Room::Spent } else { Room::Tight };
+        }
+        if let Some(reserve) = &self.reserve
+            && let Err(e) = reserve.give_up()
+        {
+            tracing::error!(path = %reserve.path.display(), error = %e, "cannot give up the reserve");
+        }
+        Room::Spent
+    }
+
+    fn take(&self) -> bool {
+        let Some(reserve) = &self.reserve else { return true };
+        match reserve.take() {
+            Ok(()) => true,
+            Err(e) => {
+                tracing::warn!(path = %reserve.path.display(), error = %e, "cannot take the reserve");
+                false
+            }
+        }
+    }
+}
+
+/// A file of blocks that nobody needs, until somebody does.
+struct Reserve {
+    path: PathBuf,
+    len: u64,
+}
+
+impl Reserve {
+    /// How much of it has to be allocated yet.
+    fn missing(&self) -> u64 {
+        let held = std::fs::metadata(&self.path).map_or(0, |m| m.len());
+        self.len.saturating_sub(held)
+    }
+
+    fn take(&self) -> io::Result<()> {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.path)?;
+        let taken = match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, self.len) {
+            Err(rustix::io::Errno::OPNOTSUPP) => fill(&file, self.len),
+            other => other.map_err(io::Error::from),
+        };
+        if taken.is_err() {
+            file.set_len(0)?;
+        }
+        taken
+    }
+
+    fn give_up(&self) -> io::Result<()> {
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&self.path).map(drop)
+    }
+}
+
+/// Blocks by writing them, where the file system cannot allocate otherwise.
+fn fill(mut file: &File, len: u64) -> io::Result<()> {
+    let page = vec![0_u8; 1 << 20];
+    let mut left = len;
+    while left > 0 {
+        let n = usize::try_from(left).map_or(page.len(), |l| l.min(page.len()));
+        file.write_all(&page[..n])?;
+        left -= n as u64;
+    }
+    file.sync_all()
+}
+
+fn free(dir: &Path) -> io::Result<u64> {
+    let fs = rustix::fs::statvfs(dir)?;
+    Ok(fs.f_bavail.saturating_mul(fs.f_frsize))
+}

@@ -1,0 +1,197 @@
+//! One atomic decision about one record, and what its answer waits for.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use bytes::Bytes;
+use semel_core::{
+    Owner, StoreTime,
+    record::{Flags, Record, without_body},
+    store::{Did, Reply, StoreError, StoreErrorKind, StoreFuture},
+    transition::Step,
+};
+
+use super::Shared;
+use crate::{
+    disk::{Change, Digest, End, Places, is_flight},
+    log::{Need, Refused, Stopped, Waiter},
+    space::Room,
+};
+
+/// What is left of an outcome's body when the disk is full.
+const SPENT_BODY: usize = 4 << 10;
+
+/// Values read from the disk share its block: up to this size they are copied out of it.
+const COPIED: usize = 64 << 10;
+
+/// How a call wants to be treated.
+#[derive(Clone, Copy)]
+pub(super) struct How {
+    /// What its answer waits for.
+    pub(super) need: Need,
+    /// It begins something: refused where there is no room.
+    pub(super) begins: bool,
+    /// Who asks: a record of theirs that the disk does not have is no answer yet.
+    pub(super) me: Option<Owner>,
+}
+
+/// An answer, and what it waits for.
+pub(super) enum Decided<T> {
+    Now(Result<T, StoreError>),
+    After(T, Waiter),
+}
+
+impl<T> Decided<T> {
+    pub(super) fn reply<'a>(self) -> Reply<'a, T>
+    where
+        T: Send + 'a,
+    {
+        match self {
+            Self::Now(answer) => StoreFuture::ready(answer),
+            Self::After(answer, waiter) => StoreFuture::new(async move { wait(waiter).await.map(|()| answer) }),
+        }
+    }
+}
+
+/// Whether what was waited for came to pass.
+pub(super) async fn wait(waiter: Waiter) -> Result<(), StoreError> {
+    match waiter.await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(stopped)) => Err(stopped.error(Did::Unknown)),
+        Err(_) => Err(StoreError::new(Did::Unknown, StoreErrorKind::ReadOnly, "the store's writer is gone")),
+    }
+}
+
+impl Shared {
+    /// One atomic decision about one record. Its order in the log is its order under the shard's lock.
+    pub(super) fn decide<T>(
+        &self,
+        digest: &Digest,
+        how: How,
+        decision: impl FnOnce(Option<&Record>, StoreTime) -> Step<T>,
+    ) -> Decided<T> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Decided::Now(Err(Stopped::Closed.error(Did::Nothing)));
+        }
+        let mut shard = self.shard(digest).lock();
+        let now = self.now();
+        let mut loaded = None;
+        let (current, pending) = match shard.get(digest) {
+            Some(slot) => (slot.record.as_ref(), slot.pending),
+            None => match self.load_settled(digest) {
+                Ok(found) => {
+                    loaded = found;
+                    (loaded.as_ref(), 0)
+                }
+                Err(e) => return Decided::Now(Err(e)),
+            },
+        };
+        let (mut record, answer) = match decision(current, now) {
+            Step::Leave(answer) => {
+                let mine = current.is_some_and(|r| how.me == Some(r.owner));
+                // A claim that is not on the disk yet refuses others at once; whatever else is shown has to be there.
+                let shows = current.is_some_and(|r| mine || !is_flight(r));
+                if let Some(record) = loaded.filter(|r| r.is_here(now)) {
+                    shard.keep(digest, record);
+                }
+                drop(shard);
+                return if pending != 0 && shows { self.after(answer, how, mine) } else { Decided::Now(Ok(answer)) };
+            }
+            Step::Write(record, answer) => (Some(record), answer),
+            Step::Remove(answer) => (None, answer),
+        };
+        if let Some(renewed) = record.take_if(|r| current.is_some_and(|c| is_renewal(c, r))) {
+            shard.renew(digest, renewed);
+            return Decided::Now(Ok(answer));
+        }
+        if how.begins && self.space.room() != Room::Roomy {
+            if self.space.is_stale() {
+                self.queue.nudge();
+            }
+            return Decided::Now(Err(StoreError::full().after(Duration::from_secs(1))));
+        }
+        if self.space.room() == Room::Spent {
+            record = record.map(small);
+        }
+        let change = Change { to: record.clone(), ..change_of(digest, current) };
+        match self.queue.push(change, how.need, !how.begins) {
+            Ok((number, waiter)) => {
+                shard.change(digest, record, number);
+                Decided::After(answer, waiter)
+            }
+            Err(refused) => Decided::Now(Err(refusal(refused))),
+        }
+    }
+
+    /// Puts bytes in place of a record, or takes it away, whatever is there.
+    #[cfg(feature = "testing")]
+    pub(super) fn plant(&self, digest: &Digest, bytes: Option<Bytes>) -> Result<Waiter, StoreError> {
+        let mut shard = self.shard(digest).lock();
+        let current = match shard.get(digest) {
+            Some(slot) => slot.record.clone(),
+            None => self.load_settled(digest)?,
+        };
+        let record = bytes.as_ref().map(Record::decode);
+        let change = Change { to: record.clone(), raw: bytes, ..change_of(digest, current.as_ref()) };
+        let (number, waiter) = self.queue.push(change, Need::Synced, true).map_err(refusal)?;
+        shard.change(digest, record, number);
+        Ok(waiter)
+    }
+
+    /// An answer that shows what the disk does not have yet.
+    fn after<T>(&self, answer: T, how: How, mine: bool) -> Decided<T> {
+        match self.queue.barrier(how.need.max(self.settled())) {
+            Ok(waiter) => Decided::After(answer, waiter),
+            // It never got there. To its owner that is no answer; for everybody else it happened all the same.
+            Err(stopped) if mine => Decided::Now(Err(stopped.error(Did::Unknown))),
+            Err(_) => Decided::Now(Ok(answer)),
+        }
+    }
+
+    /// A settled record from the disk, in bytes of its own.
+    pub(super) fn load_settled(&self, digest: &Digest) -> Result<Option<Record>, StoreError> {
+        let bytes = self.disk(|disk| disk.settled(digest))?;
+        Ok(bytes.map(|b| Record::decode(&compact(b))))
+    }
+}
+
+/// A change of what is there, to nothing.
+fn change_of(digest: &Digest, current: Option<&Record>) -> Change {
+    let end = current.filter(|r| !is_flight(r)).map(|r| End { at: r.expires_at, digest: *digest });
+    Change {
+        digest: *digest,
+        to: None,
+        raw: None,
+        was: current.map_or(Places::NONE, Places::of),
+        existed: current.is_some(),
+        ends: end.into_iter().collect(),
+    }
+}
+
+fn refusal(refused: Refused) -> StoreError {
+    match refused {
+        Refused::Stopped(stopped) => stopped.error(Did::Nothing),
+        Refused::Busy => {
+            let why = "too many changes wait for the disk";
+            StoreError::new(Did::Nothing, StoreErrorKind::Unavailable, why).after(Duration::from_millis(100))
+        }
+    }
+}
+
+/// Whether `to` differs from `from` only in its lease: that is not written.
+fn is_renewal(from: &Record, to: &Record) -> bool {
+    is_flight(from) && is_flight(to) && from.owner == to.owner && from.fence == to.fence
+}
+
+pub(super) fn compact(bytes: Bytes) -> Bytes {
+    if bytes.len() <= COPIED { Bytes::copy_from_slice(&bytes) } else { bytes }
+}
+
+/// What is kept of a record on a full disk.
+fn small(record: Record) -> Record {
+    match without_body(&record.rest) {
+        Some(rest) if record.rest.len() > SPENT_BODY => {
+            Record { rest, flags: record.flags.without(Flags::BODY_KEPT), ..record }
+        }
+        _ => record,
+    }
+}

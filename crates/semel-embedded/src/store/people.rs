@@ -1,0 +1,207 @@
+//! `StoreAdmin`: what people use.
+
+use std::{collections::BTreeMap, sync::atomic::Ordering};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use semel_core::{
+    StoreTime,
+    identity::Identity,
+    record::{Record, Rest, StateCode},
+    store::{
+        Cursor, Entry, Filter, Page, Purged, Reply, Resolution, Resolved, StoreAdmin, StoreError, StoreFuture, Target,
+    },
+    transition::{self, Step},
+};
+
+use super::{
+    EmbeddedStore, SHARDS, Shared,
+    decide::{Decided, How, compact, wait},
+    shard_of,
+};
+use crate::{
+    disk::{Digest, End},
+    log::{Need, Waiter},
+};
+
+/// How many stored records one page looks at, at most: a filter that nothing passes does not hold a caller up.
+const LOOKED_AT: usize = 4_096;
+
+/// How many entries of the index of ends are read at once.
+const ENDS: usize = 256;
+
+impl How {
+    /// A call that begins nothing and waits for the write alone.
+    pub(super) const WRITTEN: Self = Self { need: Need::Written, begins: false, me: None };
+}
+
+impl StoreAdmin for EmbeddedStore {
+    fn list<'a>(&'a self, filter: &'a Filter, after: Option<&'a Cursor>, max: usize) -> Reply<'a, Page> {
+        let after = after.and_then(|c| c.0.as_ref().try_into().ok());
+        StoreFuture::ready(self.shared.page(filter, after, max.max(1)))
+    }
+
+    fn resolve<'a>(&'a self, target: Target<'a>, to: &'a Resolution) -> Reply<'a, Resolved> {
+        let how = How { need: Need::Synced, begins: false, me: Some(target.resolver) };
+        let key = (target.fence, target.resolver);
+        let digest = target.identity.digest();
+        self.shared.decide(digest, how, |slot, now| transition::resolve(slot, key, to, now)).reply()
+    }
+
+    fn delete<'a>(&'a self, id: &'a Identity, expected: StateCode) -> Reply<'a, bool> {
+        self.shared.decide(id.digest(), How::WRITTEN, |slot, now| transition::delete(slot, expected, now)).reply()
+    }
+
+    fn purge(&self, max: usize) -> Reply<'_, Purged> {
+        let (removed, last) = match self.shared.purge(max) {
+            Ok(done) => done,
+            Err(e) => return StoreFuture::ready(Err(e)),
+        };
+        let purged = Purged { removed, unresolved: std::mem::take(&mut *self.shared.unresolved.lock()) };
+        match last {
+            // The log is in order: when the last removal is written, all are.
+            Some(waiter) => StoreFuture::new(async move { wait(waiter).await.map(|()| purged) }),
+            None => StoreFuture::ready(Ok(purged)),
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn records(&self) -> u64 {
+        self.records.load(Ordering::Relaxed)
+    }
+
+    fn page(&self, filter: &Filter, after: Option<Digest>, max: usize) -> Result<Page, StoreError> {
+        let now = self.now();
+        let mut entries = Vec::new();
+        let mut looked = 0;
+        let mut from = match after {
+            Some(last) => match successor(last) {
+                Some(next) => next,
+                None => return Ok(Page { entries, next: None, now }),
+            },
+            None => [0; 32],
+        };
+        // Shard by shard: the shard's lock keeps memory and disk from telling two stories about one record.
+        for shard in shard_of(&from)..SHARDS {
+            loop {
+                let (found, until) = self.stretch(shard, &from, LOOKED_AT.min(max.saturating_mul(4).max(16)))?;
+                looked += found.len();
+                for (digest, record) in found {
+                    if record.is_here(now) && filter.passes(&record, now) {
+                        // A record of a newer version has no name that this one could show.
+                        if let Ok(identity) = Rest::read(&record.rest).map(|rest| rest.identity(digest)) {
+                            entries.push(Entry { identity, record });
+                        }
+                    }
+                    if entries.len() >= max {
+                        return Ok(page(entries, digest, now));
+                    }
+                }
+                let Some(until) = until else { break };
+                if looked >= LOOKED_AT {
+                    return Ok(page(entries, until, now));
+                }
+                match successor(until) {
+                    Some(next) => from = next,
+                    None => break,
+                }
+            }
+            from = first_of(shard + 1);
+        }
+        Ok(Page { entries, next: None, now })
+    }
+
+    /// Records of one shard in order, from `from` on: what memory says, and what the disk says of the others. And the
+    /// digest behind which there may be more.
+    fn stretch(
+        &self,
+        shard: usize,
+        from: &Digest,
+        max: usize,
+    ) -> Result<(BTreeMap<Digest, Record>, Option<Digest>), StoreError> {
+        let memory = self.shards[shard].lock();
+        let stored = self.disk(|disk| disk.settled_from(from, max))?;
+        let more = stored.len() == max;
+        let stored: Vec<_> = stored.into_iter().filter(|(digest, _)| shard_of(digest) == shard).collect();
+        // Beyond the last one that the disk gave, it may have others in between: those of memory wait for the next stretch.
+        let until = stored.last().filter(|_| more && stored.len() == max).map(|(digest, _)| *digest);
+        let mut found: BTreeMap<_, _> = stored.into_iter().map(|(d, b)| (d, Record::decode(&compact(b)))).collect();
+        for (digest, slot) in memory.iter() {
+            if digest < from || until.is_some_and(|u| *digest > u) {
+                continue;
+            }
+            match &slot.record {
+                Some(record) => drop(found.insert(*digest, record.clone())),
+                None => drop(found.remove(digest)),
+            }
+        }
+        Ok((found, until))
+    }
+
+    fn purge(&self, max: usize) -> Result<(usize, Option<Waiter>), StoreError> {
+        let mut gone = 0;
+        let mut last = None;
+        let mut remove = |digest: &Digest, now: StoreTime| -> Result<usize, StoreError> {
+            let ended = |slot: Option<&Record>, _| match slot {
+                Some(r) if r.is_readable() && !r.is_here(now) => {
+                    let rest = r.is_unresolved().then(|| Rest::read(&r.rest).ok()).flatten();
+                    Step::Remove((1, rest.map(|rest| rest.identity(*digest))))
+                }
+                _ => Step::Leave((0, None)),
+            };
+            let (n, unresolved) = match self.decide(digest, How::WRITTEN, ended) {
+                Decided::Now(answer) => answer?,
+                Decided::After(answer, waiter) => {
+                    last = Some(waiter);
+                    answer
+                }
+            };
+            // Should a later removal fail, the next purge tells of this one.
+            self.unresolved.lock().extend(unresolved);
+            Ok(n)
+        };
+        let now = self.now();
+        for shard in &self.shards {
+            let ended = Mutex::lock(shard).ended_flights(now, max - gone);
+            for digest in ended {
+                gone += remove(&digest, now)?;
+            }
+        }
+        // Nothing is left before the floor, and no end comes to lie there any more: entries removed there are not met again.
+        let mut after = End { at: *self.purged.lock(), ..End::default() };
+        while gone < max {
+            let ends = self.disk(|disk| disk.ends(after, now, ENDS.min(max - gone)))?;
+            let Some(end) = ends.last() else { break };
+            after = *end;
+            for end in &ends {
+                gone += remove(&end.digest, now)?;
+            }
+        }
+        let mut purged = self.purged.lock();
+        *purged = after.at.max(*purged);
+        drop(purged);
+        Ok((gone, last))
+    }
+}
+
+fn page(entries: Vec<Entry>, last: Digest, now: StoreTime) -> Page {
+    Page { entries, next: Some(Cursor(Bytes::copy_from_slice(&last))), now }
+}
+
+fn successor(mut digest: Digest) -> Option<Digest> {
+    for byte in digest.iter_mut().rev() {
+        *byte = byte.wrapping_add(1);
+        if *byte != 0 {
+            return Some(digest);
+        }
+    }
+    None
+}
+
+/// The least digest of a shard.
+fn first_of(shard: usize) -> Digest {
+    let mut digest = [0; 32];
+    digest[0] = u8::try_from(shard * 256 / SHARDS).unwrap_or(u8::MAX);
+    digest
+}

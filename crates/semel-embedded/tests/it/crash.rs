@@ -1,0 +1,219 @@
+//! Killed at any moment, hundreds of times: what was answered is there, and nothing is granted twice.
+//!
+//! A child process claims, settles and releases as fast as it can and says so through a pipe: what it is about to do, and
+//! what was answered. The parent kills it, opens the directory, and holds what it finds against what was said.
+
+use std::{
+    collections::HashMap,
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use semel_core::{
+    env::Env,
+    record::{Record, StateCode},
+    store::{Claimed, Store},
+};
+use semel_embedded::{EmbeddedStore, Options, Power};
+
+use crate::keys::{ask, body, done, free, now, options, record};
+
+const DIR: &str = "SEMEL_CRASH_DIR";
+const FIRST_KEY: &str = "SEMEL_CRASH_FIRST_KEY";
+const PROCESS: &str = "SEMEL_CRASH_PROCESS";
+
+/// Keys of one round; the next begins half as many later, so that it asks for some of the earlier ones again.
+const KEYS: u64 = 400;
+const WORKERS: u64 = 6;
+const ROUNDS: u64 = 120;
+
+/// What is known of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Known {
+    /// Granted, and nothing else was begun.
+    Running(u64),
+    /// Its completion was begun.
+    Completing(u64),
+    /// It was completed.
+    Completed(u64),
+    /// Its release was begun.
+    Releasing(u64),
+    /// It was released.
+    Released(u64),
+}
+
+impl Known {
+    const fn fence(self) -> u64 {
+        match self {
+            Self::Running(f) | Self::Completing(f) | Self::Completed(f) | Self::Releasing(f) | Self::Released(f) => f,
+        }
+    }
+}
+
+#[test]
+fn killed_at_any_moment_with_power_durability_nothing_answered_is_lost() {
+    rounds(false);
+}
+
+#[test]
+fn killed_at_any_moment_with_process_durability_nothing_answered_is_lost() {
+    rounds(true);
+}
+
+fn rounds(process: bool) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut known = HashMap::new();
+    let mut random = Random(0x5e3e1 + u64::from(process));
+    let mut grants = 0;
+    for round in 0..ROUNDS {
+        let mut child = start(dir.path(), round * KEYS / 2, process);
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut lines = lines.map_while(Result::ok).filter_map(|l| l.strip_prefix("op ").map(str::to_owned));
+        assert_eq!(lines.next().as_deref(), Some("ready"), "round {round}");
+        let wait = Duration::from_micros(random.next() % 25_000);
+        let killer = std::thread::spawn(move || {
+            std::thread::park_timeout(wait);
+            child.kill().unwrap();
+            child.wait().unwrap();
+        });
+        for line in lines {
+            grants += u64::from(line.starts_with("granted"));
+            learn(&mut known, &line);
+        }
+        killer.join().unwrap();
+        let store = open(dir.path(), process);
+        for (key, known) in &known {
+            let found = record(&store, *key);
+            check(*key, *known, found.as_ref()).unwrap_or_else(|why| panic!("round {round}, key {key}: {why}"));
+        }
+    }
+    assert!(grants > ROUNDS * 5, "only {grants} grants: the children did not get to work");
+}
+
+/// Nothing is granted that was not free, and no fence comes twice.
+fn learn(known: &mut HashMap<u64, Known>, line: &str) {
+    let words: Vec<_> = line.split(' ').collect();
+    let [what, key, fence] = words[..] else { panic!("{line}") };
+    let (key, fence): (u64, u64) = (key.parse().unwrap(), fence.parse().unwrap());
+    let before = known.get(&key).copied();
+    let after = match what {
+        "granted" => {
+            let may = matches!(before, None | Some(Known::Released(_) | Known::Releasing(_)));
+            assert!(may, "key {key} was granted again, it was {before:?}");
+            assert!(before.is_none_or(|b| b.fence() < fence), "key {key}: fence {fence} after {before:?}");
+            Known::Running(fence)
+        }
+        "completing" => Known::Completing(fence),
+        "completed" => Known::Completed(fence),
+        "releasing" => Known::Releasing(fence),
+        // Another worker may have been granted it, and have said so, before this one came to speak.
+        "released" if before != Some(Known::Releasing(fence)) => return,
+        "released" => Known::Released(fence),
+        other => panic!("{other}"),
+    };
+    known.insert(key, after);
+}
+
+fn check(key: u64, known: Known, found: Option<&Record>) -> Result<(), String> {
+    let Some(found) = found else { return Err(format!("{known:?} is not there")) };
+    let fence = found.fence.map_or(0, |f| f.get());
+    let same = fence == known.fence();
+    // A claim whose answer the kill cut off may have come after a release; it can have gone no further unsaid.
+    let later = fence > known.fence();
+    let right = match (known, found.state) {
+        (Known::Releasing(_), StateCode::InFlight) => same || later,
+        (Known::Running(_) | Known::Completing(_), StateCode::InFlight) => same,
+        (Known::Completing(_) | Known::Completed(_), StateCode::Done) => {
+            same && body(found).is_some_and(|b| *b == [byte(key, fence); 64])
+        }
+        (Known::Releasing(_) | Known::Released(_), StateCode::Free) => same,
+        (Known::Released(_), StateCode::InFlight) => later,
+        _ => false,
+    };
+    if right { Ok(()) } else { Err(format!("{known:?} is {:?} with fence {fence}", found.state)) }
+}
+
+/// The byte that a completion's body is made of.
+fn byte(key: u64, fence: u64) -> u8 {
+    u8::try_from((key ^ fence) % 251).unwrap()
+}
+
+fn open(dir: &Path, process: bool) -> EmbeddedStore {
+    let durability = if process { Power::Process } else { Power::Power };
+    EmbeddedStore::open(dir, &Env::system(), &Options { durability, ..options() }).unwrap()
+}
+
+fn start(dir: &Path, first_key: u64, process: bool) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "crash::the_child_works_until_it_is_killed", "--nocapture", "--test-threads=1"])
+        .env(DIR, dir)
+        .env(FIRST_KEY, first_key.to_string())
+        .env(PROCESS, if process { "1" } else { "0" })
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// The child's side; there is nothing for it to do when nobody is there to kill it.
+#[test]
+fn the_child_works_until_it_is_killed() {
+    let Ok(dir) = std::env::var(DIR) else { return };
+    let first: u64 = std::env::var(FIRST_KEY).unwrap().parse().unwrap();
+    let store = open(Path::new(&dir), std::env::var(PROCESS).unwrap() == "1");
+    say("ready");
+    // Bounded, should the parent die: about a minute of work.
+    let left = AtomicU64::new(200_000);
+    std::thread::scope(|scope| {
+        for worker in 0..WORKERS {
+            let (store, left) = (&store, &left);
+            scope.spawn(move || work(store, first, worker, left));
+        }
+    });
+}
+
+fn work(store: &EmbeddedStore, first: u64, worker: u64, left: &AtomicU64) {
+    let mut random = Random(first * 31 + worker + 1);
+    while left.fetch_sub(1, Ordering::Relaxed) > 1 {
+        let key = first + random.next() % KEYS;
+        let owner = random.next();
+        let ask = ask(key, owner);
+        let Ok(Claimed::Granted { claim, .. }) = now(store.claim(&ask)) else { continue };
+        let fence = claim.fence().get();
+        say(&format!("granted {key} {fence}"));
+        match random.next() % 8 {
+            0..3 => {
+                say(&format!("completing {key} {fence}"));
+                if now(store.settle(&claim, &done(byte(key, fence), 64))).is_ok() {
+                    say(&format!("completed {key} {fence}"));
+                }
+            }
+            3..7 => {
+                say(&format!("releasing {key} {fence}"));
+                if now(store.release(&free(&claim))).is_ok() {
+                    say(&format!("released {key} {fence}"));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// One line, in one write, so that lines of several threads do not mix. The test harness has begun the line it is on.
+fn say(what: &str) {
+    // The parent is gone: so is the reason to go on.
+    if std::io::stdout().lock().write_all(format!("\nop {what}\n").as_bytes()).is_err() {
+        std::process::abort();
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+}

@@ -1,0 +1,196 @@
+//! A disk that becomes full, for real: a small file system of its own, mounted for the test.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use semel_core::{
+    env::Env,
+    record::{Flags, StateCode},
+    store::{Claim, Did, Settled, Store, StoreErrorKind},
+};
+use semel_embedded::{EmbeddedStore, Options};
+
+use crate::keys::{ask, claim, done, now, record};
+
+const MIB: u64 = 1 << 20;
+
+/// A file system in memory, unmounted at the end.
+struct SmallDisk {
+    dir: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    fn mount(size: u64) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let size = format!("size={size},mode=0700");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "semel-test"]).arg(dir.path()).status();
+        let mounted = mounted.expect("the command `mount` can be run");
+        assert!(
+            mounted.success(),
+            "mounting a tmpfs failed: this test needs the right to mount (run it as root, in a container with \
+             CAP_SYS_ADMIN)"
+        );
+        Self { dir }
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.dir.path().join("ballast")
+    }
+
+    fn free(&self) -> u64 {
+        let fs = rustix::fs::statvfs(self.dir.path()).unwrap();
+        fs.f_bavail * fs.f_frsize
+    }
+
+    /// Fills it until about `left` bytes are free.
+    fn fill(&self, left: u64) {
+        let mut file = File::options().append(true).create(true).open(self.ballast()).unwrap();
+        while self.free() > left {
+            let n = (self.free() - left).min(MIB);
+            if file.write_all(&vec![1; usize::try_from(n).unwrap()]).is_err() {
+                break;
+            }
+        }
+    }
+
+    fn clear(&self) {
+        fs::remove_file(self.ballast()).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        drop(Command::new("umount").arg(self.dir.path()).status());
+    }
+}
+
+fn options() -> Options {
+    Options { reserve: 4 * MIB, headroom: 8 * MIB, space_check: Duration::ZERO, ..Options::default() }
+}
+
+fn open(disk: &SmallDisk) -> EmbeddedStore {
+    EmbeddedStore::open(&disk.dir.path().join("data"), &Env::system(), &options()).unwrap()
+}
+
+fn settle(store: &EmbeddedStore, claim: &Claim, body: usize) {
+    assert!(matches!(now(store.settle(claim, &done(7, body))), Ok(Settled::Ok { .. })));
+}
+
+/// A claim is refused as full, at the latest after the writer has looked.
+fn refuses_claims(store: &EmbeddedStore, first: u64) {
+    for n in first..first + 3 {
+        let Err(e) = now(store.claim(&ask(n, 0))) else { continue };
+        assert_eq!((e.did, e.kind), (Did::Nothing, StoreErrorKind::Full), "{e:?}");
+        assert!(e.retry_after.is_some());
+        return;
+    }
+    panic!("claims are still taken");
+}
+
+/// A claim is taken, at the latest after the writer has looked a few times.
+fn takes_claims(store: &EmbeddedStore, first: u64) {
+    let taken = (0..200).any(|n| {
+        std::thread::park_timeout(Duration::from_millis(5));
+        now(store.claim(&ask(first + n, 0))).is_ok()
+    });
+    assert!(taken, "claims are still refused");
+}
+
+fn allocated(path: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(path).unwrap().blocks() * 512
+}
+
+#[test]
+fn a_full_disk_refuses_claims_lets_running_work_settle_and_comes_back() {
+    let disk = SmallDisk::mount(64 * MIB);
+    let store = open(&disk);
+    let reserve = disk.dir.path().join("data/reserve");
+    assert!(allocated(&reserve) >= 4 * MIB);
+    let running: Vec<_> = (0..20).map(|n| claim(&store, &ask(n, 0))).collect();
+
+    disk.fill(6 * MIB);
+    refuses_claims(&store, 100);
+    assert_eq!(record(&store, 0).unwrap().state, StateCode::InFlight);
+    settle(&store, &running[0], 50_000);
+    assert!(record(&store, 0).unwrap().flags.has(Flags::BODY_KEPT));
+    assert!(allocated(&reserve) >= 4 * MIB, "the reserve is for worse times");
+
+    // Something else takes everything.
+    disk.fill(0);
+    for running in &running[1..] {
+        settle(&store, running, 50_000);
+    }
+    assert_eq!(allocated(&reserve), 0);
+    let last = record(&store, 19).unwrap();
+    assert!(last.state == StateCode::Done && !last.flags.has(Flags::BODY_KEPT), "large bodies are not kept now");
+    refuses_claims(&store, 200);
+    let health = now(store.health()).unwrap();
+    assert!(!health.writable && health.trouble.contains("space"), "{health:?}");
+
+    disk.clear();
+    takes_claims(&store, 300);
+    assert!(allocated(&reserve) >= 4 * MIB);
+    assert!(now(store.health()).unwrap().writable);
+    drop(store);
+    let store = open(&disk);
+    for n in 0..20 {
+        assert_eq!(record(&store, n).unwrap().state, StateCode::Done, "{n}");
+    }
+}
+
+#[test]
+fn a_full_disk_without_a_reserve_ends_writing_and_not_reading() {
+    let disk = SmallDisk::mount(16 * MIB);
+    let careless = Options { reserve: 0, headroom: 0, ..options() };
+    let dir = disk.dir.path().join("data");
+    let store = EmbeddedStore::open(&dir, &Env::system(), &careless).unwrap();
+    let mut granted = Vec::new();
+    let failed = loop {
+        let n = granted.len() as u64;
+        match now(store.claim(&ask(n, 0))) {
+            Ok(semel_core::store::Claimed::Granted { claim, .. }) => {
+                granted.push(claim);
+                if let Err(e) = now(store.settle(granted.last().unwrap(), &done(7, 300_000))) {
+                    break e;
+                }
+            }
+            Ok(other) => panic!("{other:?}"),
+            Err(e) => break e,
+        }
+        assert!(granted.len() < 1_000);
+    };
+    assert_eq!(failed.kind, StoreErrorKind::ReadOnly);
+    assert_eq!(record(&store, 0).unwrap().state, StateCode::Done);
+    store.close();
+    drop(store);
+    // Room comes, and the next start finds what was answered.
+    let larger = Command::new("mount").args(["-o", "remount,size=64m"]).arg(disk.dir.path()).status().unwrap();
+    assert!(larger.success());
+    let store = EmbeddedStore::open(&dir, &Env::system(), &careless).unwrap();
+    for (n, claim) in granted.iter().enumerate() {
+        let found = record(&store, n as u64).unwrap();
+        assert_eq!(found.fence, Some(claim.fence()));
+        assert!(n + 1 == granted.len() || found.state == StateCode::Done, "{n}");
+    }
+}
+
+#[test]
+fn a_start_on_a_full_disk_answers_what_it_has() {
+    let disk = SmallDisk::mount(64 * MIB);
+    let store = open(&disk);
+    let done_before = claim(&store, &ask(1, 0));
+    settle(&store, &done_before, 10);
+    let running = claim(&store, &ask(2, 0));
+    drop(store);
+    disk.fill(MIB / 2);
+    let store = open(&disk);
+    assert_eq!(record(&store, 1).unwrap().state, StateCode::Done);
+    refuses_claims(&store, 100);
+    settle(&store, &running, 10);
+}

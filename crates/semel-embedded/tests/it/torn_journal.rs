@@ -1,0 +1,110 @@
+//! The last batch of the journal cut or damaged at every byte: the store opens with all of history or all but that batch,
+//! or says what is damaged. It never panics and never forgets what came before.
+
+use std::{fs, path::Path};
+
+use semel_core::{env::Env, record::StateCode, store::Store};
+use semel_embedded::{EmbeddedStore, OpenError};
+
+use crate::keys::{ask, body, claim, done, free, now, options, record};
+
+/// A store's directory as it is on disk while it is open and idle, with the length of its journal before the last batch.
+struct Image {
+    dir: tempfile::TempDir,
+    journal: Vec<u8>,
+    before_last: usize,
+}
+
+fn journal_of(dir: &Path) -> Vec<u8> {
+    let bytes = fs::read(dir.join("tables/0.jnl")).unwrap();
+    let len = bytes.iter().rposition(|b| *b != 0).map_or(0, |i| i + 1);
+    bytes[..len].to_vec()
+}
+
+/// Three batches that stay and one that is in question: the completion of key 3.
+fn image() -> Image {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path(), &Env::system(), &options()).unwrap();
+    let first = claim(&store, &ask(1, 0));
+    drop(now(store.settle(&first, &done(1, 50))).unwrap());
+    let second = claim(&store, &ask(2, 0));
+    drop(now(store.release(&free(&second))).unwrap());
+    let third = claim(&store, &ask(3, 0));
+    let before_last = journal_of(dir.path()).len();
+    drop(now(store.settle(&third, &done(3, 50))).unwrap());
+    let journal = journal_of(dir.path());
+    let copy = tempfile::tempdir().unwrap();
+    copy_all(dir.path(), copy.path());
+    Image { dir: copy, journal, before_last }
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let name = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_all(&entry.path(), &name);
+        } else if entry.path().extension().is_none_or(|e| e != "jnl") {
+            fs::copy(entry.path(), name).unwrap();
+        }
+    }
+}
+
+/// Opens a copy of the image with this journal: whether the last batch is there, or why it was refused.
+fn open_with(image: &Image, journal: &[u8]) -> Result<bool, OpenError> {
+    let dir = tempfile::tempdir().unwrap();
+    copy_all(image.dir.path(), dir.path());
+    fs::write(dir.path().join("tables/0.jnl"), journal).unwrap();
+    let store = EmbeddedStore::open(dir.path(), &Env::system(), &options())?;
+    assert_eq!(body(&record(&store, 1).unwrap()).unwrap().as_ref(), [1; 50]);
+    assert_eq!(record(&store, 2).unwrap().state, StateCode::Free);
+    let third = record(&store, 3).expect("its claim was synced");
+    // It goes on from there.
+    let again = claim(&store, &ask(4, 0));
+    drop(now(store.settle(&again, &done(4, 1))).unwrap());
+    match third.state {
+        StateCode::Done => {
+            assert_eq!(body(&third).unwrap().as_ref(), [3; 50]);
+            Ok(true)
+        }
+        StateCode::InFlight => Ok(false),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_last_batch_cut_at_any_byte_is_gone_and_nothing_else_is() {
+    let image = image();
+    assert!(open_with(&image, &image.journal).unwrap());
+    for cut in image.before_last..image.journal.len() {
+        let journal = &image.journal[..cut];
+        assert!(!open_with(&image, journal).unwrap(), "cut at {cut}");
+        if cut % 4 == 0 {
+            let padded = [journal, &[0; 10_000][..]].concat();
+            assert!(!open_with(&image, &padded).unwrap(), "zeros from {cut}");
+        }
+    }
+}
+
+#[test]
+fn a_last_batch_damaged_at_any_byte_is_gone_or_whole_and_nothing_else_is() {
+    let image = image();
+    for at in image.before_last..image.journal.len() {
+        let mut journal = image.journal.clone();
+        journal[at] ^= 1 << (at % 8);
+        // The sequence number has no checksum; everything else shows.
+        let there = open_with(&image, &journal).unwrap();
+        assert!(!there || (image.before_last + 5..image.before_last + 13).contains(&at), "byte {at}");
+    }
+}
+
+#[test]
+fn damage_before_synced_batches_is_refused_by_name() {
+    let image = image();
+    let mut journal = image.journal.clone();
+    journal[image.before_last - 40] ^= 1;
+    let e = open_with(&image, &journal).unwrap_err();
+    assert!(matches!(&e, OpenError::Damaged { path, .. } if path.ends_with("tables/0.jnl")), "{e}");
+    assert!(e.to_string().contains("backup"), "{e}");
+}
