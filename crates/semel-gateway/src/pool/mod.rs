@@ -1,12 +1,12 @@
 //! Connections to one upstream, kept between requests.
 //!
 //! One pool belongs to one runtime (a core of its own, or the shared one): a connection is used where its socket is
-//! registered, and the lock below is never waited for. Idle connections form a stack: the last one used is the next
+//! registered, and the lock below is held for a push or a pop. Idle connections form a stack: the last one used is the next
 //! one taken, so that a quiet time lets the others age out together.
 //!
-//! A connection is no task of its own. Whoever uses it drives it ([`Link`]), which saves two trips through the
+//! A connection is no task of its own. Whoever uses it drives it (`pool::Link`), which saves two trips through the
 //! scheduler per request and lets a small answer leave in one write. An idle connection is driven by nobody; its
-//! [`Bell`](crate::signal::Bell) remembers whether the socket stirred meanwhile.
+//! bell (`signal::Bell`) remembers whether the socket stirred meanwhile.
 
 mod connect;
 mod link;
