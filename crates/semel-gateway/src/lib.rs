@@ -1,5 +1,6 @@
 //! The HTTP gateway of Semel.
 
+pub mod config;
 pub mod forward;
 pub mod pool;
 pub mod serve;

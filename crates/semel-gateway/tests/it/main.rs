@@ -1,8 +1,9 @@
-//! The transport against upstreams and clients that speak bytes.
+//! The gateway: its file, and its transport against upstreams and clients that speak bytes.
 #![expect(clippy::disallowed_methods, reason = "tests run their own peers beside the server")]
 #![expect(clippy::unwrap_used, reason = "the helpers are tests, too")]
 
 mod bodies;
+mod config;
 mod crowd;
 mod drain;
 mod failures;

@@ -1,0 +1,110 @@
+//! What a person reads.
+
+use semel_gateway::config::{Config, Flags, explain, summary};
+
+use super::{RULE, good};
+
+#[test]
+fn the_start_says_what_is_guarded_and_what_is_promised() {
+    let flags = Flags { upstream: Some("http://127.0.0.1:3000".to_owned()), ..Flags::default() };
+    let config = Config::from_parts(None, &flags).expect("enough to start");
+    assert_eq!(
+        format!("\n{}", summary(&config)),
+        "
+  upstream   http://127.0.0.1:3000 (upstream)
+  guarded    any unsafe method that carries idempotency-key; everything else passes
+  callers    share one key space; a copy with other credentials is refused, never answered with another's data
+  records    on disk in semel-data
+  promise    one run per key. A key is on disk before its request runs, and survives kill -9.
+             Answers survive a power cut as well.
+  not        one process, one store: two gateways with one each do not see each other.
+             The effect itself is exactly once only where the service honours the key and the fence.
+  requests   http://127.0.0.1:8080
+  admin      http://127.0.0.1:9090  /healthz /readyz /metrics
+  stop       Ctrl-C or SIGTERM: finishes what runs, at most 30s
+"
+    );
+}
+
+#[test]
+fn a_file_with_rules_is_summed_up_rule_by_rule() {
+    let text = format!(
+        "{RULE}
+        [[rule]]
+        name = \"health\"
+        match = \"* /internal/*\"
+        mode = \"off\"
+        [store]
+        url = \"memory\""
+    );
+    assert_eq!(
+        format!("\n{}", summary(&good(&text))),
+        "
+  upstream   http://127.0.0.1:3000 (orders)
+  guarded    submit: POST /orders by idempotency-key
+             health: every unsafe method /internal/* passes unguarded
+             everything else passes
+  callers    told apart by the header x-user, trusted
+  records    in memory, at most 1000000 records or 512 MiB
+  promise    one run per key while this process lives. When it ends every key is forgotten, and a retry runs again.
+  not        one process, one store: two gateways with one each do not see each other.
+             The effect itself is exactly once only where the service honours the key and the fence.
+  requests   http://127.0.0.1:8080
+  admin      http://127.0.0.1:9090  /healthz /readyz /metrics
+  stop       Ctrl-C or SIGTERM: finishes what runs, at most 30s
+"
+    );
+}
+
+#[test]
+fn a_rule_is_explained_with_every_value_in_force() {
+    let words = explain(&good(&format!("{RULE}preset = \"payment\"\nttl = \"48h\"")));
+    assert_eq!(
+        words,
+        "\
+Rules, tried in order; the first match wins. What no rule matches passes unguarded.
+Callers are told apart by: the header x-user, trusted (line 4).
+Records live in: embedded:semel-data (default).
+
+1. submit (line 5)
+   POST /orders to `orders` at http://127.0.0.1:3000.
+   A request with idempotency-key runs once for each key and caller.
+   Without a key: refused with 400.
+   A copy of a finished one gets the recorded answer, for 2 days.
+   A copy of a running one waits for its answer, at most 10s.
+   Same intent means: equal method, path, query and the body byte for byte. The same key with another gets 422.
+   Broken off, timed out or 5xx: nobody can tell, so it is not run again.
+   An outcome nobody can tell is kept until someone settles it; retries get 409.
+   While the store is away: 503, nothing runs.
+   In force:
+     preset               payment (line 8)
+     key                  idempotency-key (default)
+     key_min_length       1 (default)
+     key_format           any (default)
+     per_route            no (default)
+     missing              required (preset payment)
+     ttl                  2 days (line 9)
+     unknown_ttl          until someone settles it (preset payment)
+     lease                10s (default)
+     max_hold             10min (default)
+     takeover             no (preset payment)
+     upstream_idempotent  no (default)
+     settle_after         1min (the upstream's whole time-out)
+     max_attempts         unlimited (default)
+     on_duplicate         replay (preset payment)
+     message              \"Already submitted.\" (also in Chinese) (default)
+     retry_id             x-request-id (default)
+     on_in_flight         wait, at most 10s (default)
+     on_store_error       closed (preset payment)
+     strictness           strict (preset payment)
+     release_on           none beyond the table (default)
+     keep_on              none beyond the table (default)
+     unknown_on           none beyond the table (default)
+     fingerprint          method, path, query and the body byte for byte (default)
+     credentials          authorization, cookie (default)
+     replay               the built-in list (default)
+     request_body         8 MiB (default)
+     response_body        8 MiB (default)
+"
+    );
+}
