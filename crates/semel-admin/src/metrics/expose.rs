@@ -1,0 +1,196 @@
+//! Everything as Prometheus text (version 0.0.4), family by family.
+
+use std::fmt::{self, Error};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, prometheus_text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use semel_core::store::{Durability, FenceStrength, Health};
+
+use crate::Counts;
+
+use super::{Counter, Histogram, Metrics, Op, Outcome, RuleMetrics, Why};
+
+/// The content type of what [`Metrics::render`] gives.
+pub const CONTENT_TYPE: &str = prometheus_text::CONTENT_TYPE;
+
+impl Metrics {
+    /// The whole exposition, with the levels of just now. Costs a walk over all series; call it per scrape.
+    ///
+    /// # Errors
+    /// None in practice: writing to a string does not fail.
+    pub fn render(&self, levels: &Levels) -> Result<String, Error> {
+        let mut registry = Registry::with_prefix("semel");
+        registry.register_collector(Box::new(Scrape { metrics: self.clone(), levels: levels.clone() }));
+        let mut out = String::new();
+        prometheus_text::encode(&mut out, &registry)?;
+        Ok(out)
+    }
+}
+
+/// What is asked for at a scrape.
+#[derive(Clone, Debug, Default)]
+pub struct Levels {
+    /// The store's answer of just now, where it gave one.
+    pub health: Option<Health>,
+    /// Records that wait for a person, where the store told.
+    pub counts: Option<Counts>,
+    /// Whether the process is on its way out.
+    pub draining: bool,
+}
+
+/// One scrape.
+struct Scrape {
+    metrics: Metrics,
+    levels: Levels,
+}
+
+impl fmt::Debug for Scrape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Scrape")
+    }
+}
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let e = &mut encoder;
+        self.requests(e)?;
+        self.rules(e)?;
+        self.times(e)?;
+        self.levels(e)?;
+        self.facts(e)
+    }
+}
+
+impl Scrape {
+    fn requests(&self, e: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let rules = &self.metrics.0.rules;
+        let mut family = e.encode_descriptor(
+            "requests",
+            "Guarded requests, by rule and by what became of them",
+            None,
+            MetricType::Counter,
+        )?;
+        for rule in rules {
+            for outcome in Outcome::ALL {
+                let labels = [("rule", rule.name()), ("outcome", outcome.label())];
+                ConstCounter::new(rule.outcome(*outcome).get()).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let help = "Requests that ran without a guard, by rule and reason";
+        let mut family = e.encode_descriptor("unguarded", help, None, MetricType::Counter)?;
+        for rule in rules {
+            for why in Why::ALL {
+                let labels = [("rule", rule.name()), ("why", why.label())];
+                ConstCounter::new(rule.unguarded(*why).get()).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn rules(&self, e: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        type Pick = fn(&RuleMetrics) -> &Counter;
+        let families: [(&str, &str, Pick); 4] = [
+            ("lease_lost", "Claims whose record another owner held while the work ran", |r| &r.lease_lost),
+            ("panics", "Work that panicked", |r| &r.panics),
+            ("overheld", "Work that ran into max_hold and was stopped", |r| &r.overheld),
+            ("late_settlements", "Outcomes refused because the record had been settled otherwise", |r| &r.late),
+        ];
+        for (name, help, pick) in families {
+            let mut family = e.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for rule in &self.metrics.0.rules {
+                ConstCounter::new(pick(rule).get()).encode(family.encode_family(&[("rule", rule.name())])?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn times(&self, e: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let help = "Time from sending a claim to its grant";
+        let claim = self.metrics.claim().snapshot();
+        e.encode_descriptor("claim_seconds", help, None, MetricType::Histogram)?.encode_histogram::<NoLabelSet>(
+            claim.sum,
+            claim.count,
+            &claim.buckets,
+            None,
+        )?;
+        let mut family =
+            e.encode_descriptor("store_seconds", "Time of the store's calls", None, MetricType::Histogram)?;
+        for op in Op::ALL {
+            let calls = Histogram::snapshot(self.metrics.store_seconds(*op));
+            family.encode_family(&[("op", op.label())])?.encode_histogram::<NoLabelSet>(
+                calls.sum,
+                calls.count,
+                &calls.buckets,
+                None,
+            )?;
+        }
+        let help = "Calls of the store that failed";
+        let mut family = e.encode_descriptor("store_errors", help, None, MetricType::Counter)?;
+        for op in Op::ALL {
+            let errors = self.metrics.store_errors(*op).get();
+            ConstCounter::new(errors).encode(family.encode_family(&[("op", op.label())])?)?;
+        }
+        Ok(())
+    }
+
+    fn levels(&self, e: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let inner = &self.metrics.0;
+        if let Some(load) = inner.load.get() {
+            let load = load();
+            gauge(e, "inflight", "Guarded work that runs now", load.running)?;
+            gauge(e, "waiters", "Requests that wait for running work", load.waiting)?;
+        }
+        if let Some(counts) = self.levels.counts {
+            gauge(e, "unknown", "Records whose outcome nobody can tell, counted once a minute", counts.unknown)?;
+            gauge(e, "parked", "Records that failed too often, counted once a minute", counts.parked)?;
+        }
+        counter(e, "unknown_expired", "Unknown outcomes that ended unresolved", &inner.unknown_expired)?;
+        counter(e, "settlements_abandoned", "Outcomes that could not be recorded in time", &inner.abandoned)?;
+        counter(e, "store_forgot", "Claims that the store had lost while they were held", &inner.store_forgot)?;
+        let health = self.levels.health.as_ref();
+        if let Some(records) = health.and_then(|h| h.records) {
+            gauge(e, "store_records", "Records in the store", records)?;
+        }
+        if let Some(bytes) = health.and_then(|h| h.bytes) {
+            gauge(e, "store_bytes", "Bytes that the store's records take", bytes)?;
+        }
+        gauge(
+            e,
+            "store_up",
+            "Whether the store answers and takes claims",
+            u8::from(health.is_some_and(|h| h.writable)),
+        )?;
+        gauge(e, "draining", "Whether the process is on its way out", u8::from(self.levels.draining))
+    }
+
+    fn facts(&self, e: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let facts = &self.metrics.0.store;
+        let durability = match facts.durability {
+            Durability::Power => "power",
+            Durability::Process => "process",
+            _ => "none",
+        };
+        let fence = match facts.fence {
+            FenceStrength::Strong => "strong",
+            FenceStrength::Advisory => "advisory",
+        };
+        let labels = [("store", facts.name), ("durability", durability), ("fence", fence)];
+        e.encode_descriptor("store", "What the store can promise", None, MetricType::Info)?.encode_info(&labels)?;
+        e.encode_descriptor("build", "This program", None, MetricType::Info)?
+            .encode_info(&[("version", &*self.metrics.0.version)])
+    }
+}
+
+fn gauge(e: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: impl TryInto<i64>) -> Result<(), Error> {
+    let encoder = e.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    ConstGauge::new(value.try_into().unwrap_or(i64::MAX)).encode(encoder)
+}
+
+fn counter(e: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: &Counter) -> Result<(), Error> {
+    let encoder = e.encode_descriptor(name, help, None, MetricType::Counter)?;
+    ConstCounter::new(value.get()).encode(encoder)
+}

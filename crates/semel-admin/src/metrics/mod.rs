@@ -1,0 +1,120 @@
+//! What is counted and how long things take: typed handles, made once, lock-free to feed.
+
+mod expose;
+mod histogram;
+mod label;
+mod observe;
+mod rule;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use semel_core::engine::Load;
+use semel_core::store::StoreFacts;
+
+pub use expose::{CONTENT_TYPE, Levels};
+pub use histogram::{Histogram, Snapshot};
+pub use label::{Op, Outcome, Why};
+pub use rule::{Counter, RuleMetrics};
+
+type AskLoad = Box<dyn Fn() -> Load + Send + Sync>;
+
+/// All metrics of a process. Cheap to clone; an [`Observer`](semel_core::observe::Observer) of the engine.
+///
+/// The rules are named at the start, so that every series exists from the first scrape and no name that a client
+/// sends becomes a label.
+#[derive(Clone)]
+pub struct Metrics(Arc<Inner>);
+
+struct Inner {
+    version: Box<str>,
+    store: StoreFacts,
+    by_name: HashMap<Box<str>, usize>,
+    /// The named rules in order, and last the one for what no rule is about.
+    rules: Box<[RuleMetrics]>,
+    claim: Histogram,
+    store_seconds: Box<[Histogram]>,
+    store_errors: Box<[Counter]>,
+    store_forgot: Counter,
+    abandoned: Counter,
+    unknown_expired: Counter,
+    load: OnceLock<AskLoad>,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").field("rules", &self.0.by_name.len()).finish_non_exhaustive()
+    }
+}
+
+impl Metrics {
+    /// Makes every handle. `version` is the program's, `rules` the names that will be used.
+    #[must_use]
+    pub fn new<'a>(version: &str, store: StoreFacts, rules: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut by_name = HashMap::new();
+        let mut list = Vec::new();
+        for name in rules {
+            by_name.entry(Box::from(name)).or_insert_with(|| {
+                list.push(RuleMetrics::new(name));
+                list.len() - 1
+            });
+        }
+        list.push(RuleMetrics::new(""));
+        Self(Arc::new(Inner {
+            version: version.into(),
+            store,
+            by_name,
+            rules: list.into(),
+            claim: Histogram::default(),
+            store_seconds: Op::ALL.iter().map(|_| Histogram::default()).collect(),
+            store_errors: Op::ALL.iter().map(|_| Counter::default()).collect(),
+            store_forgot: Counter::default(),
+            abandoned: Counter::default(),
+            unknown_expired: Counter::default(),
+            load: OnceLock::new(),
+        }))
+    }
+
+    /// The handle of a rule; of "no rule" where the name is not one of those given at the start. One look into a map
+    /// that never changes: keep the reference where the rule is known.
+    #[must_use]
+    pub fn rule(&self, name: &str) -> &RuleMetrics {
+        let index = self.0.by_name.get(name).copied().unwrap_or(self.0.rules.len() - 1);
+        &self.0.rules[index]
+    }
+
+    /// `semel_claim_seconds`: from sending a claim to its grant.
+    #[must_use]
+    pub fn claim(&self) -> &Histogram {
+        &self.0.claim
+    }
+
+    /// `semel_store_seconds` of one call.
+    #[must_use]
+    pub fn store_seconds(&self, op: Op) -> &Histogram {
+        &self.0.store_seconds[op.index()]
+    }
+
+    /// `semel_store_errors_total` of one call.
+    #[must_use]
+    pub fn store_errors(&self, op: Op) -> &Counter {
+        &self.0.store_errors[op.index()]
+    }
+
+    /// Where `semel_inflight` and `semel_waiters` come from. The first caller wins; without one both are absent.
+    ///
+    /// ```
+    /// # use semel_admin::Metrics;
+    /// # use semel_core::engine::Engine;
+    /// # use std::sync::Arc;
+    /// # let engine = Engine::memory();
+    /// # let metrics = Metrics::new("0.1.0", engine.facts(), ["orders"]);
+    /// let of = engine.clone();
+    /// metrics.watch(move || of.load());
+    /// ```
+    pub fn watch(&self, load: impl Fn() -> Load + Send + Sync + 'static) {
+        // A second source would contradict the first.
+        let _ = self.0.load.set(Box::new(load));
+    }
+}

@@ -1,0 +1,108 @@
+//! Whether this process should get traffic.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use semel_core::store::{Health, StoreAdmin};
+use serde::Serialize;
+
+use crate::census::Census;
+use crate::metrics::Levels;
+
+/// Longest time the store gets to say how it is.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+const STARTING: u8 = 0;
+const SERVING: u8 = 1;
+const DRAINING: u8 = 2;
+
+/// Whether this process should get traffic: it serves, and its store takes claims. Cheap to clone.
+#[derive(Clone)]
+pub struct Readiness {
+    phase: Arc<AtomicU8>,
+    store: Arc<dyn StoreAdmin>,
+    census: Arc<Census>,
+}
+
+impl fmt::Debug for Readiness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Readiness").field("phase", &self.phase.load(Ordering::Relaxed)).finish_non_exhaustive()
+    }
+}
+
+/// Why a process should get no traffic.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Reason {
+    /// `starting`, `draining` or `store`.
+    pub what: &'static str,
+    /// In words.
+    pub detail: String,
+}
+
+impl Reason {
+    fn new(what: &'static str, detail: impl Into<String>) -> Self {
+        Self { what, detail: detail.into() }
+    }
+}
+
+impl Readiness {
+    /// Not ready until [`serving`](Self::serving) is called.
+    #[must_use]
+    pub fn new(store: Arc<dyn StoreAdmin>) -> Self {
+        let census = Arc::new(Census::new(Arc::clone(&store)));
+        Self { phase: Arc::new(AtomicU8::new(STARTING)), store, census }
+    }
+
+    /// Requests are accepted from now on.
+    pub fn serving(&self) {
+        self.phase.store(SERVING, Ordering::Relaxed);
+    }
+
+    /// The process is on its way out; running work still finishes.
+    pub fn draining(&self) {
+        self.phase.store(DRAINING, Ordering::Relaxed);
+    }
+
+    /// Whether the process is on its way out.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.phase.load(Ordering::Relaxed) == DRAINING
+    }
+
+    /// Asks the store. Waits at most a second. Cancel safe.
+    ///
+    /// # Errors
+    /// Why there is no answer, in words.
+    pub async fn health(&self) -> Result<Health, String> {
+        match tokio::time::timeout(PATIENCE, self.store.health()).await {
+            Ok(Ok(health)) => Ok(health),
+            Ok(Err(error)) => Err(format!("the store does not answer: {error}")),
+            Err(_) => Err(format!("the store does not answer within {} s", PATIENCE.as_secs())),
+        }
+    }
+
+    /// What a scrape wants to know. Waits at most a second for the store's health; the counts of unknown and parked
+    /// records walk the store at most once a minute.
+    pub async fn levels(&self) -> Levels {
+        Levels { health: self.health().await.ok(), counts: self.census.take().await, draining: self.is_draining() }
+    }
+
+    /// Why this process should get no traffic; nothing where it should. Waits at most a second for the store.
+    pub async fn reasons(&self) -> Vec<Reason> {
+        let mut reasons = Vec::new();
+        match self.phase.load(Ordering::Relaxed) {
+            STARTING => reasons.push(Reason::new("starting", "no requests are accepted yet")),
+            DRAINING => reasons.push(Reason::new("draining", "running work finishes, no new connection is accepted")),
+            _ => {}
+        }
+        match self.health().await {
+            Ok(health) if health.writable => {}
+            Ok(health) if health.trouble.is_empty() => reasons.push(Reason::new("store", "the store takes no claims")),
+            Ok(health) => reasons.push(Reason::new("store", health.trouble)),
+            Err(why) => reasons.push(Reason::new("store", why)),
+        }
+        reasons
+    }
+}

@@ -1,0 +1,49 @@
+//! `/healthz` and `/readyz`.
+
+use semel_admin::Readiness;
+
+use crate::stores::{Broken, How};
+use crate::{get, parts};
+
+#[tokio::test]
+async fn a_living_process_says_so_whatever_its_store_does() {
+    let (metrics, readiness) = parts();
+    readiness.draining();
+    assert_eq!(
+        get(&metrics, &readiness, "/healthz").await,
+        (200, "application/json".into(), r#"{"alive":true}"#.into())
+    );
+}
+
+#[tokio::test]
+async fn ready_means_serving_on_a_store_that_takes_claims() {
+    let (metrics, readiness) = parts();
+    let (status, _, body) = get(&metrics, &readiness, "/readyz").await;
+    assert_eq!(
+        (status, body.as_str()),
+        (503, r#"{"ready":false,"reasons":[{"detail":"no requests are accepted yet","what":"starting"}]}"#)
+    );
+    readiness.serving();
+    let (status, _, body) = get(&metrics, &readiness, "/readyz").await;
+    assert_eq!((status, body.as_str()), (200, r#"{"ready":true,"reasons":[]}"#));
+    readiness.draining();
+    let (status, _, body) = get(&metrics, &readiness, "/readyz").await;
+    assert_eq!(status, 503);
+    assert!(body.contains(r#""what":"draining""#), "{body}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_in_trouble_is_named_with_its_trouble() {
+    for (how, detail) in [
+        (How::ReadOnly("the disk is full"), "the disk is full"),
+        (How::ReadOnly(""), "the store takes no claims"),
+        (How::Fails, "the store does not answer: "),
+        (How::Hangs, "the store does not answer within 1 s"),
+    ] {
+        let readiness = Readiness::new(Broken::new(how));
+        readiness.serving();
+        let reasons = readiness.reasons().await;
+        assert_eq!(reasons.len(), 1, "{reasons:?}");
+        assert!(reasons[0].what == "store" && reasons[0].detail.starts_with(detail), "{:?}", reasons[0]);
+    }
+}
