@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use semel_cli::prove;
+use semel_cli::{check, prove};
 
 /// Many identical requests, one effect.
 #[derive(Parser)]
@@ -23,11 +23,14 @@ struct Cli {
 enum Command {
     /// Fire concurrent duplicates at an endpoint and say how many took effect
     Prove(Box<prove::Args>),
+    /// Read the gateway's configuration, print it in plain words, find mistakes
+    Check(Box<check::Args>),
 }
 
 fn main() -> ExitCode {
     let ended = match Cli::parse().command {
         Command::Prove(args) => prove::run(&args),
+        Command::Check(args) => check::run(&args),
     };
     ended
         .unwrap_or_else(|failure| {

@@ -1,5 +1,6 @@
 //! The commands as a user meets them: the binary for `prove`, the library for the parts of `demo`.
 
+mod check;
 mod demo;
 mod endpoints;
 mod prove;

@@ -1,0 +1,101 @@
+//! The gateway's configuration as the command line gives it: a file, and flags that stand over it.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use semel_gateway::config::{Flags, Source};
+
+use crate::exit::Failure;
+
+/// Flags that stand over a key of the file.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Overrides {
+    /// The service behind the gateway: `http://HOST:PORT`
+    #[arg(long, env = "SEMEL_UPSTREAM", value_name = "URL", help = "The service behind the gateway: http://HOST:PORT")]
+    pub upstream: Option<String>,
+
+    /// Where requests come in [default: 127.0.0.1:8080]
+    #[arg(long, env = "SEMEL_LISTEN", value_name = "ADDR")]
+    pub listen: Option<String>,
+
+    /// Where health and metrics are, loopback only [default: 127.0.0.1:9090]
+    #[arg(long, env = "SEMEL_ADMIN", value_name = "ADDR")]
+    pub admin: Option<String>,
+
+    /// Where records live: memory or embedded [default: embedded]
+    #[arg(long, env = "SEMEL_STORE", value_name = "STORE")]
+    pub store: Option<String>,
+
+    /// Directory of the embedded store [default: ./semel-data]
+    #[arg(long, env = "SEMEL_DATA_DIR", value_name = "DIR")]
+    pub data_dir: Option<String>,
+
+    /// How threads share the work: `per_core` or `shared`
+    #[arg(
+        long,
+        env = "SEMEL_RUNTIME",
+        value_name = "KIND",
+        help = "How threads share the work: per_core or shared [default: per_core]"
+    )]
+    pub runtime: Option<String>,
+
+    /// How much is logged: error, warn, info, debug, trace [default: info]
+    #[arg(long, env = "SEMEL_LOG_LEVEL", value_name = "LEVEL")]
+    pub log_level: Option<String>,
+
+    /// How a log line looks: text or json [default: text]
+    #[arg(long, env = "SEMEL_LOG_FORMAT", value_name = "FORMAT")]
+    pub log_format: Option<String>,
+}
+
+impl Overrides {
+    /// For [`Config::from_parts`](semel_gateway::config::Config::from_parts), which tells what is wrong with them.
+    pub fn flags(&self) -> Flags {
+        Flags {
+            upstream: self.upstream.clone(),
+            listen: self.listen.clone(),
+            admin: self.admin.clone(),
+            store: self.store.clone(),
+            data_dir: self.data_dir.clone(),
+            runtime: self.runtime.clone(),
+            log_level: self.log_level.clone(),
+            log_format: self.log_format.clone(),
+        }
+    }
+}
+
+/// The file of the gateway where nobody names one and it is there.
+pub const FILE: &str = "semel.toml";
+
+/// Reads a configuration file.
+///
+/// # Errors
+/// Usage: it is not there, cannot be read, or is no UTF-8.
+pub fn source(path: &Path) -> Result<Source, Failure> {
+    let name = path.display();
+    let bytes = std::fs::read(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => {
+            Failure::usage(format!("{name} is not there; name the configuration file, or leave it out"))
+        }
+        _ => Failure::usage(format!("cannot read {name}: {error}")),
+    })?;
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Source::new(name.to_string(), text)),
+        Err(error) => Err(Failure::usage(format!(
+            "{name} is no UTF-8 text (byte {}); save it as UTF-8",
+            error.utf8_error().valid_up_to()
+        ))),
+    }
+}
+
+/// The named file, else `semel.toml` if it is there.
+///
+/// # Errors
+/// As [`source`].
+pub fn source_or_default(named: Option<&PathBuf>) -> Result<Option<Source>, Failure> {
+    match named {
+        Some(path) => source(path).map(Some),
+        None if Path::new(FILE).exists() => source(Path::new(FILE)).map(Some),
+        None => Ok(None),
+    }
+}
