@@ -7,6 +7,8 @@ pub mod check;
 pub mod config;
 pub mod demo;
 pub mod exit;
+pub mod gateway;
+mod logs;
 pub mod prove;
 pub mod span;
 pub mod stop;

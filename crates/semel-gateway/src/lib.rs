@@ -5,3 +5,4 @@ pub mod forward;
 pub mod pool;
 pub mod serve;
 mod signal;
+pub mod wiring;

@@ -66,5 +66,5 @@ mod view;
 pub use layer::{BoxError, Guard, GuardLayer, RequestBody, ResponseBody, ResponseFuture};
 pub use mark::Mark;
 pub use replay::ReplayHeaders;
-pub use rule::{Caps, MissingKey, Rule, RuleBuilder, RuleError, Rules};
+pub use rule::{Caps, Methods, MissingKey, Rule, RuleBuilder, RuleError, Rules};
 pub use view::RequestView;

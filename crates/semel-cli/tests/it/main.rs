@@ -3,5 +3,6 @@
 mod check;
 mod demo;
 mod endpoints;
+mod gateway;
 mod prove;
 mod semel;

@@ -8,7 +8,7 @@ use semel_core::{
     policy::{Policy, PolicyBuilder, PolicyError},
 };
 
-use super::{Caps, MissingKey, Rule};
+use super::{Caps, Methods, MissingKey, Rule};
 use crate::{
     classify::{Classify, Outcomes},
     fingerprint::{FingerprintMode, Target},
@@ -40,7 +40,7 @@ pub struct RuleBuilder {
     principal: Option<Box<dyn Identify>>,
     credentials: Credentials,
     missing: MissingKey,
-    methods: Vec<Method>,
+    methods: Methods,
     per_route: bool,
     fingerprint: FingerprintMode,
     target: Option<Box<dyn Target>>,
@@ -60,7 +60,7 @@ impl RuleBuilder {
             principal: None,
             credentials: Credentials::default(),
             missing: MissingKey::default(),
-            methods: vec![Method::POST, Method::PATCH],
+            methods: Methods::These(vec![Method::POST, Method::PATCH]),
             per_route: false,
             fingerprint: FingerprintMode::default(),
             target: None,
@@ -146,7 +146,13 @@ impl RuleBuilder {
 
     /// The methods that need a key where `missing` says so: POST and PATCH unless said otherwise.
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
-        self.methods = methods.into_iter().collect();
+        self.methods = Methods::These(methods.into_iter().collect());
+        self
+    }
+
+    /// Every unsafe method needs a key where `missing` says so.
+    pub fn every_method(mut self) -> Self {
+        self.methods = Methods::Unsafe;
         self
     }
 
@@ -288,6 +294,17 @@ mod tests {
         assert_eq!(why, RuleError::NoPrincipal);
         for choice in ["trusted_header", "api_key", "extension", "shared"] {
             assert!(why.to_string().contains(choice), "{choice}");
+        }
+    }
+
+    #[test]
+    fn every_method_means_those_nobody_has_heard_of_as_well() {
+        let methods = Rule::key().principal(principal::shared()).every_method().build().unwrap().methods;
+        for method in ["POST", "PUT", "DELETE", "PURGE"] {
+            assert!(methods.contains(&method.parse().unwrap()), "{method}");
+        }
+        for method in ["GET", "HEAD", "OPTIONS", "CONNECT"] {
+            assert!(!methods.contains(&method.parse().unwrap()), "{method}");
         }
     }
 

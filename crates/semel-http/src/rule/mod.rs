@@ -33,7 +33,7 @@ pub struct Rule {
     /// What becomes of a request without a key.
     pub missing: MissingKey,
     /// The methods to which `missing` applies. A key is honoured on every unsafe method; without one the others pass.
-    pub methods: Vec<Method>,
+    pub methods: Methods,
     /// Whether method and path are part of the identity: the same key on another route is then another intent, where
     /// otherwise it is refused as reused.
     pub per_route: bool,
@@ -68,6 +68,27 @@ impl Rule {
 impl fmt::Debug for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rule").field("policy", &self.policy).field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// The methods that need a key where a rule requires one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Methods {
+    /// Every method that may have an effect, those that nobody has heard of included.
+    Unsafe,
+    /// These.
+    These(Vec<Method>),
+}
+
+impl Methods {
+    /// Whether a request with this method needs a key.
+    #[must_use]
+    pub fn contains(&self, method: &Method) -> bool {
+        match self {
+            Self::Unsafe => !method.is_safe() && *method != Method::CONNECT,
+            Self::These(methods) => methods.contains(method),
+        }
     }
 }
 

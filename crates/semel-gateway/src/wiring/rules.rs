@@ -1,0 +1,154 @@
+//! The file's rules, as the engine and the guard take them.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use http::header::HOST;
+use semel_core::identity::Namespace;
+use semel_core::policy::{NEVER, OnDuplicate, OnInFlight, PolicyBuilder};
+use semel_http::classify::Outcomes;
+use semel_http::fingerprint::{FingerprintMode, Json};
+use semel_http::key::{self, Syntax};
+use semel_http::principal::{self, Credentials};
+use semel_http::{Caps, MissingKey, ReplayHeaders, RequestView, Rule, RuleBuilder, RuleError, Rules};
+
+use super::StartError;
+use super::transport::{bytes, size};
+use crate::config::{
+    self, Attempts, Config, Fingerprint, InFlight, Keep, KeyFormat, Methods, Missing, Mode, Principal, StatusSet,
+    Strictness,
+};
+
+/// The rules of the file, found by method, host and path.
+pub(super) struct Table {
+    routes: Arc<config::Rules>,
+    /// In the file's order; none where the rule is off.
+    rules: Vec<Option<Arc<Rule>>>,
+}
+
+impl Table {
+    pub(super) fn new(config: &Config) -> Result<Self, StartError> {
+        let rules = config.rules.iter().map(|rule| match rule.mode.value {
+            Mode::Off => Ok(None),
+            Mode::Key => make(config, rule).map(|made| Some(Arc::new(made))),
+        });
+        Ok(Self { routes: Arc::new(config.rules.clone()), rules: rules.collect::<Result<_, _>>()? })
+    }
+}
+
+impl Rules for Table {
+    fn find(&self, request: &RequestView<'_>) -> Option<Arc<Rule>> {
+        let host = host(request);
+        let found = self.routes.find(request.method, host, request.uri.path())?;
+        self.rules.get(found.index)?.clone()
+    }
+}
+
+/// The host a request is for: of its target, where it has one, else of its header.
+pub(super) fn host<'a>(request: &RequestView<'a>) -> Option<&'a str> {
+    request.uri.host().or_else(|| request.headers.get(HOST)?.to_str().ok())
+}
+
+fn make(config: &Config, rule: &config::Rule) -> Result<Rule, StartError> {
+    let refused = |error: RuleError| StartError::Rule(rule.name.to_string(), error.to_string());
+    let p = &rule.policy;
+    let namespace = Namespace::http("gateway").map_err(|e| StartError::Rule(rule.name.to_string(), e.to_string()))?;
+    let syntax = Syntax::default().min_len(size(*p.key_min_length));
+    let syntax = match *p.key_format {
+        KeyFormat::Any => syntax,
+        KeyFormat::Uuid => syntax.uuid(),
+    };
+    let mut builder = Rule::key()
+        .named(&rule.name)
+        .namespace(namespace)
+        .source(key::header(p.key.0.iter().cloned()).syntax(syntax))
+        .credentials(Credentials::headers(p.credentials.0.iter().cloned()))
+        .missing(match *p.missing {
+            Missing::Required => MissingKey::Required,
+            Missing::Optional => MissingKey::Optional,
+        })
+        .fingerprint(fingerprint(rule)?)
+        .outcomes(outcomes(p))
+        .replay(ReplayHeaders::default().allow(p.replay.allow.0.iter().cloned()).deny(p.replay.deny.0.iter().cloned()))
+        .caps(Caps { request: bytes(p.request_body.0), response: bytes(p.response_body.0) })
+        .retry_id(p.retry_id.0.iter().cloned())
+        .policy(|policy| settings(policy, p, config));
+    builder = match &rule.route.methods {
+        Methods::AllUnsafe => builder.every_method(),
+        Methods::These(methods) => builder.methods(methods.iter().cloned()),
+    };
+    if *p.per_route {
+        builder = builder.per_route();
+    }
+    whose(builder, &config.principal).build().map_err(refused)
+}
+
+fn whose(builder: RuleBuilder, principal: &Principal) -> RuleBuilder {
+    match principal {
+        Principal::Shared => builder.principal(principal::shared()),
+        Principal::Header(name) => builder.principal(principal::trusted_header(name.clone())),
+        Principal::ApiKey(name) => builder.principal(principal::api_key(name.clone())),
+    }
+}
+
+fn settings(policy: PolicyBuilder, p: &config::Policy, config: &Config) -> PolicyBuilder {
+    let policy = policy
+        .ttl(*p.ttl)
+        .unknown_ttl(match *p.unknown_ttl {
+            Keep::For(time) => time,
+            Keep::Forever => NEVER,
+        })
+        .lease(*p.lease)
+        .max_hold(*p.max_hold)
+        .max_attempts(match *p.max_attempts {
+            Attempts::Unlimited => u16::MAX,
+            Attempts::Most(n) => n,
+        })
+        .on_duplicate(match *p.on_duplicate {
+            config::OnDuplicate::Replay => OnDuplicate::Replay,
+            config::OnDuplicate::Reject => OnDuplicate::Reject,
+        })
+        .on_in_flight(match *p.on_in_flight {
+            InFlight::Wait(time) => OnInFlight::Wait(time),
+            InFlight::Reject => OnInFlight::Reject,
+        })
+        .max_running(size(*config.limits.max_running.rule));
+    let policy = match &*p.message {
+        config::Message::Standard => policy,
+        config::Message::Text(text) => policy.message(text.as_str()),
+    };
+    if *p.takeover { policy.takeover(*p.settle_after) } else { policy }
+}
+
+fn fingerprint(rule: &config::Rule) -> Result<FingerprintMode, StartError> {
+    let fields = match &*rule.policy.fingerprint {
+        Fingerprint::Bytes => return Ok(FingerprintMode::Bytes),
+        Fingerprint::Form => return Ok(FingerprintMode::Form),
+        Fingerprint::Route => return Ok(FingerprintMode::Route),
+        Fingerprint::None => return Ok(FingerprintMode::None),
+        Fingerprint::Json(fields) => fields,
+    };
+    let mut json = Ok(Json::default());
+    for pointer in &fields.include {
+        json = json.and_then(|json| json.only(pointer));
+    }
+    for pointer in &fields.exclude {
+        json = json.and_then(|json| json.without(pointer));
+    }
+    for pointer in &fields.unordered {
+        json = json.and_then(|json| json.unordered(pointer));
+    }
+    json.map(FingerprintMode::Json).map_err(|error| StartError::Rule(rule.name.to_string(), error.to_string()))
+}
+
+fn outcomes(p: &config::Policy) -> Outcomes {
+    let table = match *p.strictness {
+        Strictness::Strict => Outcomes::strict(),
+        Strictness::Relaxed => Outcomes::relaxed(),
+    };
+    table.release_on(statuses(&p.release_on)).keep_on(statuses(&p.keep_on)).unknown_on(statuses(&p.unknown_on))
+}
+
+fn statuses(set: &StatusSet) -> impl Iterator<Item = StatusCode> {
+    set.ranges().iter().flat_map(Clone::clone).filter_map(|status| StatusCode::from_u16(status).ok())
+}

@@ -1,0 +1,105 @@
+//! The pipeline, in one place.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use semel_admin::Metrics;
+use semel_admin::metrics::Why;
+use semel_core::env::Env;
+use semel_http::names::SEMEL_IDENTITY;
+use semel_http::{Guard, GuardLayer, RequestView};
+use tower_layer::Layer as _;
+use tower_service::Service;
+
+use super::rules::host;
+use crate::config::{Mode, Rules, is_unsafe};
+use crate::forward::{Forward, ForwardConfig, Guarded, ResponseBody};
+use crate::pool::Payload;
+use crate::serve::{Core, Edge, EdgeConfig, Forwarded, Peer, RequestBody, RequestIds};
+
+/// What one connection's requests pass, from the outside in.
+pub(super) type Stack = Edge<Guard<Dispatch<semel_http::RequestBody<RequestBody>>>>;
+
+/// What every runtime makes its stack from.
+pub(super) struct Plan {
+    pub(super) env: Env,
+    pub(super) metrics: Metrics,
+    pub(super) guard: GuardLayer,
+    pub(super) routes: Arc<Rules>,
+    pub(super) upstreams: Vec<ForwardConfig>,
+    pub(super) forwarded: Forwarded,
+}
+
+impl Plan {
+    /// The stack of one runtime; what it returns makes the stack of a connection.
+    pub(super) fn runtime(&self, core: &Core) -> impl Fn(&Peer) -> Stack + Send + use<> {
+        let upstreams = self.upstreams.iter().map(|config| Forward::new(config.clone(), core.clone())).collect();
+        let mut prefix = [0; 8];
+        self.env.rng.fill(&mut prefix);
+        let edge = EdgeConfig {
+            forwarded: self.forwarded,
+            request_ids: Some(Arc::new(RequestIds::new(u64::from_be_bytes(prefix)))),
+        };
+        // Innermost: the bytes go to the upstream of the rule, over connections of this runtime.
+        let dispatch = Dispatch { upstreams, routes: Arc::clone(&self.routes), metrics: self.metrics.clone() };
+        // Around it the guard: whatever is sent twice is sent on once.
+        let guard = self.guard.layer(dispatch);
+        // Outermost, after the limits of the connection: who sent it, and a name for it, so that the guard's log lines have one.
+        move |peer: &Peer| Edge::new(guard.clone(), edge.clone(), peer)
+    }
+}
+
+/// Sends a request to the upstream of its rule.
+pub(super) struct Dispatch<B: Payload> {
+    upstreams: Arc<[Forward<B>]>,
+    routes: Arc<Rules>,
+    metrics: Metrics,
+}
+
+impl<B: Payload> Clone for Dispatch<B> {
+    fn clone(&self) -> Self {
+        Self { upstreams: Arc::clone(&self.upstreams), routes: Arc::clone(&self.routes), metrics: self.metrics.clone() }
+    }
+}
+
+impl<B: Payload> Dispatch<B> {
+    /// A request with an effect that nobody guards: worth a number, with its reason.
+    fn count_unguarded(&self, request: &RequestView<'_>) {
+        let rule = self.routes.find(request.method, host(request), request.uri.path());
+        let rule = rule.and_then(|found| self.routes.get(found.index));
+        let (name, why) = match rule {
+            None => ("", Why::NoRule),
+            Some(rule) if rule.mode.value == Mode::Off => (&*rule.name, Why::Off),
+            Some(rule) => (&*rule.name, Why::NoKey),
+        };
+        self.metrics.rule(name).unguarded(why).add_one();
+    }
+}
+
+impl<B: Payload> Service<Request<B>> for Dispatch<B> {
+    type Response = Response<ResponseBody<B>>;
+    type Error = Infallible;
+    type Future = <Forward<B> as Service<Request<B>>>::Future;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        // The guard leaves its identity on what it has claimed, and takes it from what clients send.
+        if request.headers().contains_key(&SEMEL_IDENTITY) {
+            request.extensions_mut().insert(Guarded);
+        } else if is_unsafe(request.method()) {
+            self.count_unguarded(&RequestView::of(&request));
+        }
+        let index = match &*self.upstreams {
+            [_] => 0,
+            _ => self.routes.upstream(request.method(), host(&RequestView::of(&request)), request.uri().path()),
+        };
+        // Indexes come from the same file as the upstreams.
+        let mut upstream = self.upstreams[index.min(self.upstreams.len() - 1)].clone();
+        upstream.call(request)
+    }
+}

@@ -1,0 +1,129 @@
+//! The life of a gateway: open the store, take the addresses, serve, drain, stop.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use semel_admin::{Listener, Metrics, Readiness};
+use semel_core::engine::Engine;
+use semel_core::env::{Env, Tick};
+use semel_embedded::EmbeddedStore;
+use semel_http::GuardLayer;
+use tokio_util::sync::CancellationToken;
+
+use super::rules::Table;
+use super::stack::Plan;
+use super::{StartError, store, transport};
+use crate::config::Config;
+use crate::serve::{Running, Server, Shutdown};
+
+/// Time for settlements that begin when the drain's deadline is over.
+const LAST_SETTLEMENTS: Duration = Duration::from_secs(1);
+
+/// A gateway that serves. Dropping it ends its threads without a drain: [`stop`](Self::stop) it.
+#[must_use = "dropping it stops the gateway without a drain"]
+pub struct Gateway {
+    http: SocketAddr,
+    admin: SocketAddr,
+    running: Running,
+    engine: Engine,
+    readiness: Readiness,
+    env: Env,
+    deadline: Duration,
+    admin_stop: CancellationToken,
+    embedded: Option<Arc<EmbeddedStore>>,
+}
+
+/// How a gateway stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stopped {
+    /// Connections that were cut at the deadline.
+    pub cut: usize,
+    /// Claimed work that was still open; its records read as unknown.
+    pub abandoned: usize,
+}
+
+/// Starts a gateway. `version` is the program's, for the metrics. Must be called inside a tokio runtime, which carries the admin address
+/// and the store's sweep; requests run on threads of the gateway's own. Blocks while the store opens.
+///
+/// # Errors
+/// [`StartError`]: what, where and what to do. Nothing is served then.
+pub async fn start(config: &Config, version: &str) -> Result<Gateway, StartError> {
+    let env = Env::system();
+    let table = Table::new(config)?;
+    let upstreams = config.upstreams.iter().map(|upstream| {
+        transport::forward(upstream).map_err(|error| StartError::Upstream(upstream.name.to_string(), error))
+    });
+    let upstreams = upstreams.collect::<Result<Vec<_>, _>>()?;
+    // The store before the addresses: a gateway that cannot keep records is never reachable.
+    let opened = store::open(config, &env)?;
+    let server = Server::bind(transport::serve(config)).map_err(StartError::Listen)?;
+    let admin = Listener::bind(*config.listen.admin).await.map_err(StartError::Admin)?;
+
+    let metrics = Metrics::new(version, opened.store.facts(), config.rules.iter().map(|rule| &*rule.name));
+    let readiness = Readiness::new(Arc::clone(&opened.store));
+    let embedded = opened.embedded.clone();
+    let engine = store::engine(config, opened, env.clone(), &metrics);
+    let (http, admin_at, admin_stop) = (server.address(), admin.address(), CancellationToken::new());
+    let stopped = admin_stop.clone().cancelled_owned();
+    let router = semel_admin::router(metrics.clone(), readiness.clone());
+    env.tasks.spawn(
+        "semel admin",
+        Box::pin(async move {
+            if let Err(error) = admin.serve(router, stopped).await {
+                tracing::error!(%error, "the admin address is gone");
+            }
+        }),
+    );
+    let plan = Plan {
+        env: env.clone(),
+        metrics,
+        guard: GuardLayer::routed(engine.clone(), table),
+        routes: Arc::new(config.rules.clone()),
+        upstreams,
+        forwarded: transport::forwarded(config),
+    };
+    let running = server.start(move |core| plan.runtime(&core), Shutdown::new()).map_err(StartError::System)?;
+    readiness.serving();
+    Ok(Gateway {
+        http,
+        admin: admin_at,
+        running,
+        engine,
+        readiness,
+        env,
+        deadline: *config.drain.deadline,
+        admin_stop,
+        embedded,
+    })
+}
+
+impl Gateway {
+    /// Where requests come in: the port that was found, where 0 was asked for.
+    pub fn http(&self) -> SocketAddr {
+        self.http
+    }
+
+    /// Where health and metrics are.
+    pub fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// Drains and stops: no new connections, what runs finishes, at most the drain's deadline; then what is left is cut and its records
+    /// end unknown. `/readyz` says so meanwhile. Not cancel safe: dropped on the way, the rest is cut at once.
+    pub async fn stop(mut self) -> Stopped {
+        let until: Tick = self.env.clock.now() + self.deadline;
+        self.readiness.draining();
+        self.running.shutdown().trigger();
+        let drained = self.running.drained().await;
+        // Work whose client is gone belongs to the engine, not to a connection.
+        let left = until.since(self.env.clock.now()).max(LAST_SETTLEMENTS);
+        let settled = self.engine.drain(left).await;
+        self.admin_stop.cancel();
+        self.running.stop();
+        if let Some(store) = self.embedded {
+            store.close();
+        }
+        Stopped { cut: drained.cut, abandoned: settled.abandoned }
+    }
+}

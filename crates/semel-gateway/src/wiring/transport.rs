@@ -1,0 +1,60 @@
+//! The file's listening and upstream settings, as the transport takes them.
+
+use std::num::NonZeroUsize;
+
+use crate::config::{Config, Forwarded as InFile, RuntimeKind, Upstream};
+use crate::forward::ForwardConfig;
+use crate::pool::{Address, AddressError, PoolConfig};
+use crate::serve::{Forwarded, Runtime, ServeConfig};
+
+/// How clients are served.
+pub(super) fn serve(config: &Config) -> ServeConfig {
+    let limits = &config.limits;
+    let threads = config.runtime.threads.and_then(|n| NonZeroUsize::new(size(n.value)));
+    let threads = threads.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
+    let mut serve = ServeConfig::new(*config.listen.http);
+    serve.runtime = match *config.runtime.kind {
+        RuntimeKind::PerCore => Runtime::PerCore(threads),
+        RuntimeKind::Shared => Runtime::Shared(threads),
+    };
+    serve.max_connections = size(*limits.connections);
+    serve.max_head = bytes(limits.header_bytes.0);
+    serve.head_timeout = *limits.header_timeout;
+    serve.keep_alive = *limits.keep_alive;
+    serve.body_idle = *limits.body_idle;
+    serve.write_idle = *limits.write_idle;
+    serve.drain = *config.drain.deadline;
+    serve
+}
+
+/// How requests go to an upstream.
+pub(super) fn forward(upstream: &Upstream) -> Result<ForwardConfig, AddressError> {
+    let mut forward = ForwardConfig::new(Address::parse(&upstream.url.to_string())?);
+    forward.first_byte = *upstream.first_byte;
+    forward.whole = *upstream.whole;
+    forward.idle = *upstream.silence;
+    forward.pool = PoolConfig {
+        connect_timeout: *upstream.connect,
+        idle_timeout: *upstream.idle,
+        max_idle: size(*upstream.max_idle),
+        reuse_idle: *upstream.reuse_idle,
+        ..PoolConfig::default()
+    };
+    Ok(forward)
+}
+
+/// What becomes of `X-Forwarded-*`.
+pub(super) fn forwarded(config: &Config) -> Forwarded {
+    match *config.listen.forwarded {
+        InFile::Append => Forwarded::Append,
+        InFile::Replace => Forwarded::Replace,
+    }
+}
+
+pub(super) fn size(n: u32) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+pub(super) fn bytes(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
