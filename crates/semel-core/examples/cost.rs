@@ -107,7 +107,8 @@ impl Bench {
                 assert_eq!(black_box(kept), Kept::Stored);
             }
             Cost::Replay => {
-                let answer = self.engine.run(self.call(0), async |_run| -> Ran<()> { unreachable!("it is done") }).await;
+                let answer =
+                    self.engine.run(self.call(0), async |_run| -> Ran<()> { unreachable!("it is done") }).await;
                 assert!(matches!(black_box(answer), Answer::Replayed { .. }));
             }
         }
@@ -137,7 +138,10 @@ fn main() {
     for (name, cost) in KINDS {
         let n: u32 = 100_000;
         // The best of five: what the machine does beside is no part of it.
-        let best = (0..5).map(|_| runtime.block_on(Bench::on(Env::system()).many(cost, u64::from(n)))).min().unwrap_or_default();
+        let best = (0..5)
+            .map(|_| runtime.block_on(Bench::on(Env::system()).many(cost, u64::from(n))))
+            .min()
+            .unwrap_or_default();
         println!("{name:8} {:6.0} ns", best.as_secs_f64() * 1e9 / f64::from(n));
     }
     let start = Instant::now();
