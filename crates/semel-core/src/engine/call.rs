@@ -72,7 +72,8 @@ impl Call {
         self
     }
 
-    pub(super) fn meta(&self) -> Bytes {
+    /// What the record of this call carries while it is in flight.
+    pub(super) fn rest(&self) -> Bytes {
         Meta {
             kind: self.identity.kind(),
             parameters: self.fingerprint.version().parameters,
@@ -83,7 +84,7 @@ impl Call {
             credentials: self.caller.credentials,
             request: self.caller.request,
         }
-        .encode()
+        .rest()
     }
 }
 

@@ -17,11 +17,12 @@ use super::{
 };
 use crate::{
     env::Tick,
+    identity::Identity,
     ids::{Owner, StoreTime},
     judge::{Judgement, Recorded, Running, judge},
     observe::{Event, StoreCall, What},
     policy::{OnDuplicate, OnInFlight, Policy},
-    record::{Payload, Record, Rest, StateCode},
+    record::{Record, StateCode},
     refusal::Refusal,
     store::{Ask, AskFor, Claim, Claimed, Did, Releasing, StoreError},
 };
@@ -88,48 +89,55 @@ fn micros(tick: Tick) -> i64 {
 }
 
 /// Claims for a call. Owned, so that it can go on in a task of the engine when its caller has left.
-pub(super) async fn enter(inner: Arc<Inner>, call: Call) -> Entered {
-    let mut ask = inner.ask(&call, inner.owner());
-    for _ in 0..=RACES {
-        let sent = inner.now();
-        let Sent { result, stray } = inner.claim(&mut ask, sent).await;
-        let (found, now) = match result {
-            Ok(Claimed::Granted { claim, left, unresolved, .. }) => {
-                if unresolved {
-                    inner.emit(&Event::new(&call.identity, call.policy.name(), What::UnknownExpired));
+pub(super) async fn enter(inner: Arc<Inner>, call: Call) -> (Call, Entered) {
+    let entered = inner.enter(&call).await;
+    (call, entered)
+}
+
+impl Inner {
+    async fn enter(self: &Arc<Self>, call: &Call) -> Entered {
+        let mut ask = self.ask(call, self.owner());
+        for _ in 0..=RACES {
+            let sent = self.now();
+            let Sent { result, stray } = self.claim(&mut ask, sent).await;
+            let (found, now) = match result {
+                Ok(Claimed::Granted { claim, left, unresolved, .. }) => {
+                    if unresolved {
+                        self.emit(&Event::new(&call.identity, call.policy.name(), What::UnknownExpired));
+                    }
+                    return self.granted(call, &ask, claim, (sent, left), stray).await;
                 }
-                return inner.granted(&call, &ask, claim, (sent, left), stray).await;
+                Ok(Claimed::Found { record, now }) => (record, now),
+                Ok(Claimed::Late { .. }) => {
+                    self.take_back(stray, &call.policy, &ask);
+                    return Entered::Refused(not_run(stray, None));
+                }
+                Err(error) => {
+                    self.take_back(stray, &call.policy, &ask);
+                    return Entered::Refused(match Refusal::of_store(&error) {
+                        Refusal::StoreUnavailable { retry_after, .. } => not_run(stray, retry_after),
+                        other => other,
+                    });
+                }
+            };
+            let judgement = judge(&ask, found.as_ref(), now, &call.caller);
+            if let Judgement::Again { claim, left } = judgement {
+                return self.granted(call, &ask, claim, (sent, left), stray).await;
             }
-            Ok(Claimed::Found { record, now }) => (record, now),
-            Ok(Claimed::Late { .. }) => {
-                inner.take_back(stray, &call.policy, &ask);
-                return Entered::Refused(not_run(stray, None));
+            if stray {
+                // Another's record now; but the copy whose reply was lost may still arrive, and find it free.
+                self.take_back(stray, &call.policy, &ask);
+                ask = self.ask(call, self.owner());
             }
-            Err(error) => {
-                inner.take_back(stray, &call.policy, &ask);
-                return Entered::Refused(match Refusal::of_store(&error) {
-                    Refusal::StoreUnavailable { retry_after, .. } => not_run(stray, retry_after),
-                    other => other,
-                });
+            match judgement {
+                Judgement::Raced => {}
+                Judgement::InFlight(running) => return met(call, ask, running),
+                Judgement::Replay(recorded) => return recorded_for(call, recorded),
+                other => return Entered::Refused(refusal(call, other)),
             }
-        };
-        let judgement = judge(&ask, found.as_ref(), now, &call.caller);
-        if let Judgement::Again { claim, left } = judgement {
-            return inner.granted(&call, &ask, claim, (sent, left), stray).await;
         }
-        if stray {
-            // Another's record now; but the copy whose reply was lost may still arrive, and find it free.
-            inner.take_back(stray, &call.policy, &ask);
-            ask = inner.ask(&call, inner.owner());
-        }
-        match judgement {
-            Judgement::Raced => {}
-            Judgement::InFlight(running) => return met(&call, ask, running),
-            Judgement::Replay(recorded) => return recorded_for(&call, recorded),
-            other => return Entered::Refused(refusal(&call, other)),
-        }
+        Entered::Refused(Refusal::InFlight { retry_after: Duration::from_millis(100) })
     }
-    Entered::Refused(Refusal::InFlight { retry_after: Duration::from_millis(100) })
 }
 
 /// What an attempt under way means under the call's policy.
@@ -203,7 +211,7 @@ impl Inner {
             needs_token: call.needs_token,
             takeover: policy.takeover().is_some(),
             not_after: StoreTime::MAX,
-            rest: Rest::write(&call.meta(), &Payload::Nothing),
+            rest: call.rest(),
         };
         Ask::new(owner, what)
     }
@@ -213,9 +221,8 @@ impl Inner {
         let mut stray = false;
         let mut sent = first_sent;
         for is_last in [false, true] {
-            match self.not_after(ask, first_sent, sent).await {
-                Ok(not_after) => ask.set_not_after(not_after),
-                Err(error) => return Sent { result: Err(error), stray },
+            if let Err(error) = self.bound(ask, first_sent, sent).await {
+                return Sent { result: Err(error), stray };
             }
             let result = self.within(StoreCall::Claim, &ask.identity, self.store.claim(ask)).await;
             let again = match &result {
@@ -242,16 +249,23 @@ impl Inner {
 
     /// The store time after which a claim sent now is worth nothing to its sender: two time-outs from its sending, and
     /// never past the deadline of the lease it asks for.
-    async fn not_after(&self, ask: &Ask, first_sent: Tick, sent: Tick) -> Result<StoreTime, StoreError> {
+    async fn bound(&self, ask: &mut Ask, first_sent: Tick, sent: Tick) -> Result<(), StoreError> {
         let patience = local_deadline(first_sent, ask.lease).since(sent).min(self.patience());
-        if let Some(now) = self.store_clock.at(sent) {
-            return Ok(now + patience);
-        }
-        let health = self.within(StoreCall::Health, &ask.identity, self.store.health()).await;
+        let now = match self.store_clock.at(sent) {
+            Some(now) => now,
+            None => Box::pin(self.ask_the_time(&ask.identity)).await?,
+        };
+        ask.set_not_after(now + patience);
+        Ok(())
+    }
+
+    async fn ask_the_time(&self, id: &Identity) -> Result<StoreTime, StoreError> {
+        let sent = self.now();
+        let health = self.within(StoreCall::Health, id, self.store.health()).await;
         // Whatever became of the question, nothing was claimed.
         let health = health.map_err(StoreError::of_nothing)?;
         self.store_clock.saw(sent, health.now);
-        Ok(self.store_clock.at(self.now()).unwrap_or(health.now) + patience)
+        Ok(self.store_clock.at(self.now()).unwrap_or(health.now))
     }
 
     /// How long a claim is of use to its sender: the store's time-out and that of one repeat.
@@ -277,16 +291,17 @@ impl Inner {
         let mut grant = Grant::new(Arc::clone(self), Arc::clone(&lease));
         let event = Event::new(&call.identity, call.policy.name(), What::Granted);
         self.emit(&event.attempt(attempt).took(now.since(sent)));
+        // What is seldom gone through is boxed, so that it does not swell the future of every claim.
         if now >= lease.deadline() {
-            grant.give_back().await;
+            Box::pin(grant.give_back()).await;
             return Entered::Refused(late());
         }
         if attempt > u32::from(call.policy.max_attempts()) && call.policy.max_attempts() != u16::MAX {
-            grant.park().await;
+            Box::pin(grant.park()).await;
             return Entered::Refused(Refusal::Parked { attempts: attempt - 1 });
         }
         let Some(place) = Place::take(self, &call.policy, call.scope) else {
-            grant.give_back().await;
+            Box::pin(grant.give_back()).await;
             return Entered::Refused(Refusal::TooManyRunning);
         };
         grant.seat(place);

@@ -1,7 +1,6 @@
 //! One keeper per process: renews what is held, in batches, and tells work whose time is over.
 
 use std::{
-    collections::HashMap,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering},
@@ -9,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use hashbrown::HashTable;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     env::Tick,
-    ids::Owner,
+    ids::{Owner, first_eight},
     observe::{Event, StoreCall, What},
     record::{Record, StateCode},
     store::{Claim, Renewal, Renewed},
@@ -38,7 +38,8 @@ pub(super) struct Keeper {
 
 #[derive(Default)]
 struct Held {
-    leases: HashMap<Owner, Arc<Lease>>,
+    /// By owner; owners are random, so their leading bytes are their hash.
+    leases: HashTable<Arc<Lease>>,
     /// When the keeper means to wake; `None` while it sleeps until it is woken.
     next: Option<Tick>,
 }
@@ -50,7 +51,7 @@ impl Keeper {
         let look = lease.next_look();
         let too_late = {
             let mut held = keeper.held.lock();
-            held.leases.insert(lease.owner, Arc::clone(lease));
+            held.leases.insert_unique(hash(lease.owner), Arc::clone(lease), |l| hash(l.owner));
             held.next.is_none_or(|next| look < next)
         };
         if !keeper.is_running.swap(true, Ordering::AcqRel) {
@@ -62,7 +63,10 @@ impl Keeper {
 
     /// Keeps `lease` no longer: its claim is about to be settled.
     pub(super) fn drop_lease(&self, lease: &Lease) {
-        self.held.lock().leases.remove(&lease.owner);
+        let mut held = self.held.lock();
+        if let Ok(entry) = held.leases.find_entry(hash(lease.owner), |l| std::ptr::eq(Arc::as_ptr(l), lease)) {
+            entry.remove();
+        }
     }
 
     /// Ends the keeper's task.
@@ -74,9 +78,13 @@ impl Keeper {
     /// Decides when to wake next, under the lock that newcomers look under.
     fn plan(&self) -> Option<Tick> {
         let mut held = self.held.lock();
-        held.next = held.leases.values().map(|l| l.next_look()).min();
+        held.next = held.leases.iter().map(|l| l.next_look()).min();
         held.next
     }
+}
+
+fn hash(owner: Owner) -> u64 {
+    u64::from_be_bytes(first_eight(owner.as_bytes()))
 }
 
 fn start(inner: &Arc<Inner>) {
@@ -118,7 +126,7 @@ impl Drop for Alive {
 fn look(inner: &Arc<Inner>) {
     let now = inner.now();
     let (mut told, mut due) = (Vec::new(), Vec::new());
-    for lease in inner.keeper.held.lock().leases.values() {
+    for lease in inner.keeper.held.lock().leases.iter() {
         if lease.deadline() <= now && !lease.is_lost.load(Ordering::Acquire) {
             told.push((Arc::clone(lease), What::LeaseOverdue));
         }

@@ -26,10 +26,10 @@ use crate::{
     store::Did,
 };
 
-type Entering = Pin<Box<dyn Future<Output = Entered> + Send>>;
+type Entering = Pin<Box<dyn Future<Output = (Call, Entered)> + Send>>;
 
 /// One poll in place: a store that answers at once needs no task.
-async fn poll_once(entering: &mut Entering) -> Poll<Entered> {
+async fn poll_once(entering: &mut Entering) -> Poll<(Call, Entered)> {
     std::future::poll_fn(|cx| Poll::Ready(entering.as_mut().poll(cx))).await
 }
 
@@ -39,10 +39,10 @@ const fn shut_down() -> Refusal {
 }
 
 /// Claims; goes on in a task of the engine where the store takes its time, so that a caller who leaves strands nothing.
-async fn enter_safely(inner: &Arc<Inner>, call: &Call) -> Entered {
-    let mut entering: Entering = Box::pin(enter(Arc::clone(inner), call.clone()));
+async fn enter_safely(inner: &Arc<Inner>, call: Call) -> Result<(Call, Entered), Refusal> {
+    let mut entering: Entering = Box::pin(enter(Arc::clone(inner), call));
     if let Poll::Ready(entered) = poll_once(&mut entering).await {
-        return entered;
+        return Ok(entered);
     }
     let (tell, told) = oneshot::channel();
     let activity = inner.bounds.activity();
@@ -52,11 +52,15 @@ async fn enter_safely(inner: &Arc<Inner>, call: &Call) -> Entered {
         drop(activity);
     };
     inner.env.tasks.spawn("semel claim", Box::pin(task.in_current_span()));
-    told.await.unwrap_or_else(|_| Entered::Refused(shut_down()))
+    told.await.map_err(|_| shut_down())
 }
 
 pub(super) async fn begin(inner: &Arc<Inner>, call: Call) -> Begin {
-    match enter_safely(inner, &call).await {
+    let (call, entered) = match enter_safely(inner, call).await {
+        Ok(entered) => entered,
+        Err(refusal) => return Begin::Refused(refusal),
+    };
+    match entered {
         Entered::Granted(mut grant) => {
             grant.when_dropped(Dropped::Unknown);
             Begin::Granted(grant)
@@ -90,7 +94,7 @@ async fn wait(inner: &Arc<Inner>, call: &Call, met: Met) -> Result<(Recorded, bo
 
 /// How far an owned run got.
 enum Progress<T> {
-    Duplicate(Entered),
+    Duplicate(Call, Entered),
     Ended(Answer<T>),
 }
 
@@ -100,17 +104,17 @@ where
     F: Future<Output = Ran<T>> + Send + 'static,
     T: Send + 'static,
 {
-    let mut entering: Entering = Box::pin(enter(Arc::clone(inner), call.clone()));
+    let mut entering: Entering = Box::pin(enter(Arc::clone(inner), call));
     let progress = match poll_once(&mut entering).await {
-        Poll::Ready(Entered::Granted(grant)) => {
+        Poll::Ready((_, Entered::Granted(grant))) => {
             let (tell, told) = oneshot::channel();
             let task = async move { drop(tell.send(Progress::Ended(execute(grant, work).await))) };
             inner.env.tasks.spawn("semel work", Box::pin(task.in_current_span()));
             told.await
         }
-        Poll::Ready(duplicate) => {
+        Poll::Ready((call, duplicate)) => {
             drop(work);
-            Ok(Progress::Duplicate(duplicate))
+            Ok(Progress::Duplicate(call, duplicate))
         }
         Poll::Pending => {
             let (tell, told) = oneshot::channel();
@@ -119,10 +123,10 @@ where
             let task = async move {
                 let _activity = activity;
                 let progress = match entering.await {
-                    Entered::Granted(grant) => Progress::Ended(execute(grant, work).await),
-                    duplicate => {
+                    (_, Entered::Granted(grant)) => Progress::Ended(execute(grant, work).await),
+                    (call, duplicate) => {
                         drop(work);
-                        Progress::Duplicate(duplicate)
+                        Progress::Duplicate(call, duplicate)
                     }
                 };
                 drop(tell.send(progress));
@@ -133,7 +137,7 @@ where
     };
     match progress {
         Ok(Progress::Ended(answer)) => answer,
-        Ok(Progress::Duplicate(entered)) => match duplicate(inner, &call, entered).await {
+        Ok(Progress::Duplicate(call, entered)) => match duplicate(inner, &call, entered).await {
             Ok((recorded, waited)) => Answer::Replayed { recorded, waited },
             Err(refusal) => Answer::Refused(refusal),
         },
@@ -149,7 +153,7 @@ where
 {
     // Between the grant and this line the task may have waited for its turn: the deadline is looked at again.
     if !grant.still_good() {
-        grant.give_back().await;
+        Box::pin(grant.give_back()).await;
         return Answer::Refused(late());
     }
     let lease = Arc::clone(grant.lease());
@@ -212,9 +216,10 @@ pub(super) async fn inline<T, F>(
 where
     F: Future<Output = Ran<T>>,
 {
-    let mut grant = match enter_safely(inner, &call).await {
-        Entered::Granted(grant) => grant,
-        other => {
+    let mut grant = match enter_safely(inner, call).await {
+        Err(refusal) => return Answer::Refused(refusal),
+        Ok((_, Entered::Granted(grant))) => grant,
+        Ok((call, other)) => {
             drop(work);
             return match duplicate(inner, &call, other).await {
                 Ok((recorded, waited)) => Answer::Replayed { recorded, waited },
@@ -224,7 +229,7 @@ where
     };
     let lease = Arc::clone(grant.lease());
     if !grant.still_good() {
-        grant.give_back().await;
+        Box::pin(grant.give_back()).await;
         return Answer::Refused(late());
     }
     // Dropped from here on, the grant says what became of work that had begun; before, it is given back. A panic

@@ -35,9 +35,10 @@ pub(super) struct Open {
 impl Open {
     /// Settles in place where the store answers at once; otherwise in a task of its own, whose answer is awaited for
     /// `commit_wait`.
-    pub(super) async fn settle(self) -> Kept {
+    fn settle(self) -> impl Future<Output = Kept> + Send {
         let inner = Arc::clone(&self.inner);
-        in_time(&inner, self.record()).await.unwrap_or(Kept::Unrecorded)
+        let recording = Box::pin(self.record());
+        async move { in_time(&inner, recording).await.unwrap_or(Kept::Unrecorded) }
     }
 
     /// Settles without anybody waiting.
@@ -97,8 +98,10 @@ impl Drop for Unasked {
 
 /// Polls `recording` in place; where that is not its end, in a task of its own, whose answer is awaited for
 /// `commit_wait`. `None` where it takes longer.
-async fn in_time<T: Send + 'static>(inner: &Inner, recording: impl Future<Output = T> + Send + 'static) -> Option<T> {
-    let mut recording: Pin<Box<dyn Future<Output = T> + Send>> = Box::pin(recording);
+async fn in_time<T: Send + 'static>(
+    inner: &Inner,
+    mut recording: Pin<Box<dyn Future<Output = T> + Send>>,
+) -> Option<T> {
     if let Poll::Ready(done) = std::future::poll_fn(|cx| Poll::Ready(recording.as_mut().poll(cx))).await {
         return Some(done);
     }
@@ -129,7 +132,7 @@ pub(super) async fn park(inner: &Arc<Inner>, lease: &Arc<Lease>, activity: Optio
         let release = || owned.store.release(&what);
         let _parked = owned.until(owned.tries(), StoreCall::Release, &lease.identity, release).await;
     };
-    let _in_time = in_time(inner, parking).await;
+    let _in_time = in_time(inner, Box::pin(parking)).await;
 }
 
 impl Inner {
@@ -154,7 +157,8 @@ impl Inner {
         };
         match settled {
             Ok(Settled::Ok { restored }) => {
-                let news = recorded(&rest, lease.policy.ttl()).map(|r| match r.outcome.body {
+                let news = if self.flights.is_any() { recorded(&rest, lease.policy.ttl()) } else { None };
+                let news = news.map(|r| match r.outcome.body {
                     Body::Whole(_) => News::Recorded(r),
                     Body::Withheld(_) => News::Refused(Refusal::OutcomeUnavailable { kept: Some(Box::new(r)) }),
                 });
@@ -226,7 +230,7 @@ impl Inner {
     /// the claim, and the reply to claiming again was lost. Then `claim` is that one, and the settlement goes by it.
     async fn adopts(&self, lease: &Lease, claim: &mut Claim, settled: &Result<Settled, StoreError>) -> bool {
         match settled {
-            Ok(Settled::Lost(record)) if is_own_later(record, claim) => match self.claim_again(lease).await {
+            Ok(Settled::Lost(record)) if is_own_later(record, claim) => match Box::pin(self.claim_again(lease)).await {
                 Reclaimed::Held { claim: again, .. } => {
                     let rose = again.fence() > claim.fence();
                     *claim = again;
@@ -295,9 +299,9 @@ pub(super) struct Tries {
     pub(super) end_when_full: bool,
 }
 
-/// The meta part of a rest with an empty payload.
+/// The meta part of a claim's rest, which ends with the tag of an empty payload.
 fn meta_part(rest: &Bytes) -> &[u8] {
-    Rest::read(rest).map_or(&rest[..], |r| &rest[..r.meta_len])
+    rest.split_last().map_or(&rest[..], |(_, meta)| meta)
 }
 
 fn outcome_rest(lease: &Lease, outcome: &Outcome, settled_at: StoreTime) -> Bytes {

@@ -62,10 +62,15 @@ impl Flights {
         self.waiting.load(Ordering::Relaxed)
     }
 
+    /// Whether anybody waits for anything. One who comes after this look starts by reading the store, which shows the end
+    /// of an attempt that was settled before it.
+    pub(super) fn is_any(&self) -> bool {
+        self.open.load(Ordering::Acquire) != 0
+    }
+
     /// Tells the waiters of an attempt how it ended. Those that come later find it in the store.
     pub(super) fn tell(&self, id: &Identity, fence: Fence, news: News) {
-        // A flight that opens after this look starts its watcher by reading the store, which shows the end already.
-        if self.open.load(Ordering::Acquire) == 0 {
+        if !self.is_any() {
             return;
         }
         let Some(flight) = self.close(id, fence) else { return };

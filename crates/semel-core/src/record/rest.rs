@@ -60,8 +60,21 @@ impl Meta<'_> {
     /// The bytes of this part alone, ready for [`Rest::write`].
     #[must_use]
     pub fn encode(&self) -> Bytes {
+        Bytes::from(self.bytes())
+    }
+
+    /// A whole `rest` with nothing but this part: what a claim carries.
+    #[must_use]
+    pub fn rest(&self) -> Bytes {
+        let mut out = self.bytes();
+        out.push(0);
+        Bytes::from(out)
+    }
+
+    fn bytes(&self) -> Vec<u8> {
         let strings = [self.namespace, self.rule, self.key];
-        let mut out = Vec::with_capacity(9 + 3 + strings.iter().map(|s| s.len()).sum::<usize>() + 32);
+        let digests = [self.credentials, self.request].iter().flatten().count() * 16;
+        let mut out = Vec::with_capacity(9 + 3 + strings.iter().map(|s| s.len()).sum::<usize>() + digests + 1);
         out.push(VERSION);
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         out.push(flag(self.credentials.is_some(), HAS_CREDENTIALS) | flag(self.request.is_some(), HAS_REQUEST));
@@ -75,7 +88,7 @@ impl Meta<'_> {
         }
         out.extend(self.credentials.iter().flatten());
         out.extend(self.request.iter().flatten());
-        Bytes::from(out)
+        out
     }
 }
 
