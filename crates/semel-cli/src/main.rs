@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use semel_cli::{check, gateway, prove};
+use semel_cli::{check, demo, gateway, prove};
 
 /// Fewer instructions per request than the system's, for the gateway's many small outcomes.
 #[global_allocator]
@@ -25,6 +25,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Show what duplicates do to a service, and what they do behind Semel
+    Demo(demo::Args),
     /// Run the HTTP gateway in front of a service
     Gateway(Box<gateway::Args>),
     /// Fire concurrent duplicates at an endpoint and say how many took effect
@@ -35,6 +37,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let ended = match Cli::parse().command {
+        Command::Demo(args) => demo::run(&args, demo::start),
         Command::Gateway(args) => gateway::run(&args),
         Command::Prove(args) => prove::run(&args),
         Command::Check(args) => check::run(&args),

@@ -1,5 +1,6 @@
 //! `semel demo`: an order service that places every order it is sent, and Semel in front of it, before your eyes.
 
+mod guard;
 mod ports;
 mod service;
 mod show;
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 
+pub use guard::start;
 pub use service::Service;
 
 use crate::exit::{Exit, Failure};
