@@ -4,6 +4,8 @@ mod writer;
 
 pub(crate) use writer::run;
 
+use std::time::Duration;
+
 use parking_lot::{Condvar, Mutex};
 use semel_core::store::{Did, StoreError, StoreErrorKind};
 use tokio::sync::oneshot;
@@ -74,8 +76,8 @@ struct Waiting {
     entries: std::collections::VecDeque<Entry>,
     last: u64,
     stopped: Option<Stopped>,
-    /// The writer sleeps.
-    idle: bool,
+    /// The writer sleeps until so many entries wait.
+    sleeps_until: Option<usize>,
     /// Somebody wants the writer to look at the disk's space.
     nudged: bool,
 }
@@ -142,9 +144,9 @@ impl Queue {
     }
 
     fn wake(&self, waiting: parking_lot::MutexGuard<'_, Waiting>) {
-        let idle = waiting.idle;
+        let wake = waiting.sleeps_until.is_some_and(|n| waiting.entries.len() >= n || waiting.nudged);
         drop(waiting);
-        if idle {
+        if wake {
             self.wake.notify_one();
         }
     }
@@ -168,27 +170,34 @@ impl Queue {
         stopped
     }
 
+    /// How many entries wait.
+    fn len(&self) -> usize {
+        self.waiting.lock().entries.len()
+    }
+
     /// Why it stopped, if it did.
     pub(crate) fn stopped(&self) -> Option<Stopped> {
         self.waiting.lock().stopped.clone()
     }
 
-    /// Waits for work. For the writer alone.
-    fn take(&self) -> Work {
+    /// Waits for work, then a little for company. For the writer alone.
+    fn take(&self, company: Company) -> Work {
         let mut waiting = self.waiting.lock();
-        loop {
-            if !waiting.entries.is_empty() {
-                break;
-            }
+        while waiting.entries.is_empty() {
             if waiting.stopped.is_some() {
                 return Work::End;
             }
             if std::mem::take(&mut waiting.nudged) {
                 return Work::Nudge;
             }
-            waiting.idle = true;
+            waiting.sleeps_until = Some(1);
             self.wake.wait(&mut waiting);
-            waiting.idle = false;
+            waiting.sleeps_until = None;
+        }
+        if waiting.entries.len() < company.wanted && waiting.stopped.is_none() && company.within >= WORTH_WAITING {
+            waiting.sleeps_until = Some(company.wanted);
+            self.wake.wait_for(&mut waiting, company.within);
+            waiting.sleeps_until = None;
         }
         if waiting.entries.len() <= BATCH_CHANGES
             && waiting.entries.iter().map(Entry::bytes).sum::<usize>() <= BATCH_BYTES
@@ -196,18 +205,25 @@ impl Queue {
             return Work::Batch(std::mem::take(&mut waiting.entries).into());
         }
         let mut bytes = 0;
-        let fits = |e: &Entry| {
+        let fits = |e: &&Entry| {
             bytes += e.bytes();
             bytes <= BATCH_BYTES
         };
-        let n = waiting.entries.iter().take(BATCH_CHANGES).take_while({
-            let mut fits = fits;
-            move |e| fits(e)
-        });
-        let n = n.count().max(1);
+        let n = waiting.entries.iter().take(BATCH_CHANGES).take_while(fits).count().max(1);
         Work::Batch(waiting.entries.drain(..n).collect())
     }
 }
+
+/// Whom the writer waits for before it begins a batch. Callers that were answered together come back together: without a
+/// moment's patience the first of them gets a sync of its own, and all the others wait for two.
+#[derive(Clone, Copy, Default)]
+struct Company {
+    wanted: usize,
+    within: Duration,
+}
+
+/// A shorter wait than this is not kept by the clock.
+const WORTH_WAITING: Duration = Duration::from_micros(50);
 
 fn answer(entries: impl IntoIterator<Item = Entry>, with: &Result<(), Stopped>) {
     for waiter in entries.into_iter().filter_map(|e| e.waiter) {

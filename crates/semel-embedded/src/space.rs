@@ -81,6 +81,11 @@ impl Space {
         }
     }
 
+    /// The local clock.
+    pub(crate) fn ticks(&self) -> Tick {
+        self.clock.now()
+    }
+
     /// As of the last look.
     pub(crate) fn room(&self) -> Room {
         match self.room.load(Ordering::Relaxed) {
@@ -105,12 +110,16 @@ impl Space {
     pub(crate) fn before_write(&self, bytes: u64, size: impl FnOnce() -> Size) {
         self.last.lock().written += bytes;
         if self.is_stale() {
-            self.look(size());
+            self.see(size(), true);
         }
     }
 
-    /// Looks, and gives up or takes the reserve as it must.
+    /// Looks, and takes the reserve where there is room again.
     pub(crate) fn look(&self, size: Size) {
+        self.see(size, false);
+    }
+
+    fn see(&self, size: Size, writing: bool) {
         *self.last.lock() = Looked { at: Some(self.clock.now()), written: 0 };
         self.stored.store(size.all, Ordering::Relaxed);
         let free = match free(&self.dir) {
@@ -122,7 +131,7 @@ impl Space {
         };
         let wanted = self.headroom + size.tables.min(LARGEST_PIECE);
         let before = self.room();
-        let after = self.judge(before, free, wanted);
+        let after = self.judge(before, free, wanted, writing);
         if before != after {
             let dir = self.dir.display();
             tracing::warn!(%dir, free, wanted, ?before, ?after, "room on the store's file system");
@@ -130,14 +139,15 @@ impl Space {
         self.room.store(after as u8, Ordering::Relaxed);
     }
 
-    fn judge(&self, before: Room, free: u64, wanted: u64) -> Room {
+    fn judge(&self, before: Room, free: u64, wanted: u64, writing: bool) -> Room {
         let missing = self.reserve.as_ref().map_or(0, Reserve::missing);
         // A little more than it takes to become tight, so that it does not flap.
         let enough = if before == Room::Roomy { wanted } else { wanted + wanted / 8 };
         if free >= enough.saturating_add(missing) {
             return if missing == 0 || self.take() { Room::Roomy } else { Room::Tight };
         }
-        if free >= wanted / 4 {
+        // It is given up for what is about to be written, not for whoever fills the disk.
+        if free >= wanted / 4 || !writing {
             // Given up, it stays so until there is room to take it again.
             return if before == Room::Spent { Room::Spent } else { Room::Tight };
         }

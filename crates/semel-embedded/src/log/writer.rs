@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Entry, Need, Work, answer};
+use super::{Company, Entry, Need, Work, answer};
 use crate::{
     disk::{Change, Digest, Disk, DiskError, Mark},
     store::Shared,
@@ -11,9 +11,9 @@ use crate::{
 /// Writes until the store is closed or a write fails. Runs in a thread of its own.
 pub(crate) fn run(shared: &Shared, disk: &dyn Disk, mark: Mark) {
     let _guard = StopOnPanic(shared);
-    let mut writer = Writer { shared, disk, mark };
+    let mut writer = Writer { shared, disk, mark, company: Company::default() };
     let end = loop {
-        match shared.queue.take() {
+        match shared.queue.take(writer.company) {
             Work::Batch(entries) => {
                 if let Err((e, entries)) = writer.batch(entries) {
                     let stopped = shared.fail(&e.to_string());
@@ -30,10 +30,14 @@ pub(crate) fn run(shared: &Shared, disk: &dyn Disk, mark: Mark) {
     }
 }
 
+/// The part of a sync's time that a batch may wait for company.
+const PATIENCE: u32 = 4;
+
 struct Writer<'a> {
     shared: &'a Shared,
     disk: &'a dyn Disk,
     mark: Mark,
+    company: Company,
 }
 
 impl Writer<'_> {
@@ -62,10 +66,14 @@ impl Writer<'_> {
         }
         answer(written, &Ok(()));
         if self.mark.synced < self.mark.batch {
+            let before = self.shared.space.ticks();
             if let Err(e) = self.disk.sync() {
                 return Err((e, synced));
             }
             self.mark.synced = self.mark.batch;
+            // Everybody who is under way: who is answered now, and who came meanwhile.
+            let wanted = (synced.len() + self.shared.queue.len()) * 7 / 8;
+            self.company = Company { wanted, within: self.shared.space.ticks().since(before) / PATIENCE };
         }
         persisted();
         answer(synced, &Ok(()));

@@ -8,7 +8,7 @@ use semel_core::{env::Env, identity::Identity, store::StoreAdmin};
 use semel_embedded::EmbeddedStore;
 use semel_testkit::{clock::ManualClock, conformance::Bed};
 
-use crate::keys::options;
+use crate::keys::{options, quick_dir};
 
 struct EmbeddedBed {
     dir: tempfile::TempDir,
@@ -28,10 +28,10 @@ fn open(dir: &tempfile::TempDir, clock: &ManualClock) -> Arc<EmbeddedStore> {
 }
 
 impl Bed for EmbeddedBed {
-    const SEQUENCES: u32 = 48;
+    const SEQUENCES: u32 = 160;
 
     async fn start() -> Self {
-        let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::new());
+        let (dir, clock) = (quick_dir(), ManualClock::new());
         let store = Mutex::new(open(&dir, &clock));
         Self { dir, clock, store }
     }

@@ -1,6 +1,12 @@
 //! Questions and outcomes for the tests, by number.
 
-use std::time::Duration;
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use semel_core::{
@@ -13,6 +19,12 @@ use semel_core::{
 use semel_embedded::{EmbeddedStore, Options};
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A directory in memory, where there is such a place: a sync costs nothing there, and the end of a process is no less of
+/// an end.
+pub(crate) fn quick_dir() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
 
 /// No reserve, no headroom.
 pub(crate) fn options() -> Options {
@@ -66,7 +78,23 @@ pub(crate) fn free(claim: &Claim) -> Releasing<'_> {
 
 /// Waits for a reply on this thread.
 pub(crate) fn now<T>(reply: Reply<'_, T>) -> Result<T, StoreError> {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(reply)
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let mut reply = match reply.try_ready() {
+        Ok(answer) => return answer,
+        Err(reply) => reply,
+    };
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    loop {
+        match Pin::new(&mut reply).poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(answer) => return answer,
+            Poll::Pending => std::thread::park(),
+        }
+    }
 }
 
 pub(crate) fn claim(store: &EmbeddedStore, ask: &Ask) -> Claim {

@@ -7,4 +7,5 @@ mod crash;
 mod directory;
 mod full_disk;
 mod keys;
+mod stored_format;
 mod torn_journal;

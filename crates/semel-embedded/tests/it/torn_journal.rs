@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 use semel_core::{env::Env, record::StateCode, store::Store};
 use semel_embedded::{EmbeddedStore, OpenError};
 
-use crate::keys::{ask, body, claim, done, free, now, options, record};
+use crate::keys::{ask, body, claim, done, free, now, options, quick_dir, record};
 
 /// A store's directory as it is on disk while it is open and idle, with the length of its journal before the last batch.
 struct Image {
@@ -23,7 +23,7 @@ fn journal_of(dir: &Path) -> Vec<u8> {
 
 /// Three batches that stay and one that is in question: the completion of key 3.
 fn image() -> Image {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = quick_dir();
     let store = EmbeddedStore::open(dir.path(), &Env::system(), &options()).unwrap();
     let first = claim(&store, &ask(1, 0));
     drop(now(store.settle(&first, &done(1, 50))).unwrap());
@@ -33,27 +33,32 @@ fn image() -> Image {
     let before_last = journal_of(dir.path()).len();
     drop(now(store.settle(&third, &done(3, 50))).unwrap());
     let journal = journal_of(dir.path());
-    let copy = tempfile::tempdir().unwrap();
+    let copy = quick_dir();
     copy_all(dir.path(), copy.path());
     Image { dir: copy, journal, before_last }
 }
 
-fn copy_all(from: &Path, to: &Path) {
+/// Copies a directory; its journals up to their last byte that is not zero.
+pub(crate) fn copy_all(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let name = to.join(entry.file_name());
         if entry.file_type().unwrap().is_dir() {
             copy_all(&entry.path(), &name);
-        } else if entry.path().extension().is_none_or(|e| e != "jnl") {
-            fs::copy(entry.path(), name).unwrap();
+        } else {
+            let mut bytes = fs::read(entry.path()).unwrap();
+            if name.extension().is_some_and(|e| e == "jnl") {
+                bytes.truncate(bytes.iter().rposition(|b| *b != 0).map_or(0, |i| i + 1));
+            }
+            fs::write(name, bytes).unwrap();
         }
     }
 }
 
 /// Opens a copy of the image with this journal: whether the last batch is there, or why it was refused.
 fn open_with(image: &Image, journal: &[u8]) -> Result<bool, OpenError> {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = quick_dir();
     copy_all(image.dir.path(), dir.path());
     fs::write(dir.path().join("tables/0.jnl"), journal).unwrap();
     let store = EmbeddedStore::open(dir.path(), &Env::system(), &options())?;
