@@ -77,7 +77,8 @@ async fn duplicate(inner: &Arc<Inner>, call: &Call, entered: Entered) -> Result<
     let answer = match entered {
         Entered::Recorded(recorded) => Ok((recorded, false)),
         Entered::Refused(refusal) => Err(refusal),
-        Entered::Met(met) => wait(inner, call, met).await,
+        // Boxed, so that the future of one who does not wait is small.
+        Entered::Met(met) => Box::pin(wait(inner, call, *met)).await,
         Entered::Granted(_) => unreachable!("a grant is no duplicate"),
     };
     let what = match &answer {
