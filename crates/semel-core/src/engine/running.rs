@@ -122,8 +122,10 @@ where
             // A drain waits for what may turn out to be granted.
             let activity = inner.bounds.activity();
             let task = async move {
-                let _activity = activity;
-                let progress = match entering.await {
+                let entered = entering.await;
+                // What was granted counts by itself.
+                drop(activity);
+                let progress = match entered {
                     (_, Entered::Granted(grant)) => Progress::Ended(execute(grant, work).await),
                     (call, duplicate) => {
                         drop(work);
