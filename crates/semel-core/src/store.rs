@@ -6,7 +6,7 @@ mod memory;
 mod shape;
 
 pub use error::{Did, StoreError, StoreErrorKind};
-pub use future::{Reply, StoreFuture};
+pub use future::{Pending, Reply, StoreFuture};
 pub use memory::{Capacity, MemoryStore};
 pub use shape::{
     Ask, AskFor, Claim, Claimed, Cursor, Durability, Entry, Extended, FenceStrength, Filter, Health, Issued, NewToken,

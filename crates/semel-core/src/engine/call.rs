@@ -230,7 +230,8 @@ pub enum Answer<T> {
     },
     /// Not run for this caller.
     Refused(Refusal),
-    /// The work panicked, or was stopped at `max_hold`: its outcome is unknown.
+    /// The work panicked, or was stopped at `max_hold`: its outcome is unknown, unless it was inline work of which nothing
+    /// takes effect without its end.
     Broken(Broken),
 }
 
@@ -246,7 +247,7 @@ pub enum Broken {
     Aborted,
 }
 
-/// What a cancelled inline run becomes.
+/// What an inline run becomes that is dropped, panics, or is stopped at `max_hold`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OnCancel {
     /// Unknown: it may have taken effect.

@@ -1,6 +1,7 @@
 //! From a question to a grant, an answer, or an attempt that was met.
 
 use std::{
+    future::Future,
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering},
@@ -46,7 +47,7 @@ pub(super) enum Entered {
     Recorded(Recorded),
     Refused(Refusal),
     /// An attempt under way that the caller may wait for.
-    Met(Met),
+    Met(Box<Met>),
 }
 
 /// What a waiter needs to know.
@@ -89,9 +90,12 @@ fn micros(tick: Tick) -> i64 {
 }
 
 /// Claims for a call. Owned, so that it can go on in a task of the engine when its caller has left.
-pub(super) async fn enter(inner: Arc<Inner>, call: Call) -> (Call, Entered) {
-    let entered = inner.enter(&call).await;
-    (call, entered)
+#[expect(clippy::manual_async_fn, reason = "an async function would keep the call twice")]
+pub(super) fn enter(inner: Arc<Inner>, call: Call) -> impl Future<Output = (Call, Entered)> + Send {
+    async move {
+        let entered = inner.enter(&call).await;
+        (call, entered)
+    }
 }
 
 impl Inner {
@@ -149,7 +153,7 @@ fn met(call: &Call, ask: Ask, running: Running) -> Entered {
         _ if is_click => {
             Entered::Refused(Refusal::Duplicate { message: policy.message().cloned(), rest_of_window: None })
         }
-        OnInFlight::Wait(wait) if running.fence.is_some() => Entered::Met(Met { ask, running, wait }),
+        OnInFlight::Wait(wait) if running.fence.is_some() => Entered::Met(Box::new(Met { ask, running, wait })),
         OnInFlight::Wait(_) | OnInFlight::Reject => Entered::Refused(Refusal::InFlight { retry_after: running.left }),
     }
 }

@@ -313,32 +313,41 @@ impl Inner {
     }
 
     /// An answer of the store within the store's time-out. One that is ready costs neither a timer nor an allocation.
-    async fn within<T>(&self, call: StoreCall, id: &Identity, reply: Reply<'_, T>) -> Result<T, StoreError> {
-        self.within_time(self.times.store_timeout, call, id, reply).await
+    fn within<'a, T>(
+        &'a self,
+        call: StoreCall,
+        id: &'a Identity,
+        reply: Reply<'a, T>,
+    ) -> impl Future<Output = Result<T, StoreError>> + use<'a, T> {
+        self.within_time(self.times.store_timeout, call, id, reply)
     }
 
-    async fn within_time<T>(
-        &self,
+    // Not an async function: that would keep `reply` twice, and this future is part of every other.
+    fn within_time<'a, T>(
+        &'a self,
         time: Duration,
         call: StoreCall,
-        id: &Identity,
-        reply: Reply<'_, T>,
-    ) -> Result<T, StoreError> {
-        let result = match reply.try_ready() {
-            Ok(result) => result,
-            Err(pending) => {
-                let until = self.now() + time;
-                tokio::select! {
-                    biased;
-                    result = pending => result,
-                    () = self.env.clock.sleep_until(until) => Err(StoreError::unavailable(Did::Unknown)),
+        id: &'a Identity,
+        reply: Reply<'a, T>,
+    ) -> impl Future<Output = Result<T, StoreError>> + use<'a, T> {
+        let ready = reply.try_ready();
+        async move {
+            let result = match ready {
+                Ok(result) => result,
+                Err(pending) => {
+                    let until = self.now() + time;
+                    tokio::select! {
+                        biased;
+                        result = pending => result,
+                        () = self.env.clock.sleep_until(until) => Err(StoreError::unavailable(Did::Unknown)),
+                    }
                 }
+            };
+            if let Err(error) = &result {
+                self.emit(&Event::new(id, "", What::StoreFailed { call, error }));
             }
-        };
-        if let Err(error) = &result {
-            self.emit(&Event::new(id, "", What::StoreFailed { call, error }));
+            result
         }
-        result
     }
 
     /// A fresh owner for a claim.

@@ -77,7 +77,8 @@ async fn duplicate(inner: &Arc<Inner>, call: &Call, entered: Entered) -> Result<
     let answer = match entered {
         Entered::Recorded(recorded) => Ok((recorded, false)),
         Entered::Refused(refusal) => Err(refusal),
-        Entered::Met(met) => wait(inner, call, met).await,
+        // Boxed, so that the future of one who does not wait is small.
+        Entered::Met(met) => Box::pin(wait(inner, call, *met)).await,
         Entered::Granted(_) => unreachable!("a grant is no duplicate"),
     };
     let what = match &answer {
@@ -121,8 +122,10 @@ where
             // A drain waits for what may turn out to be granted.
             let activity = inner.bounds.activity();
             let task = async move {
-                let _activity = activity;
-                let progress = match entering.await {
+                let entered = entering.await;
+                // What was granted counts by itself.
+                drop(activity);
+                let progress = match entered {
                     (_, Entered::Granted(grant)) => Progress::Ended(execute(grant, work).await),
                     (call, duplicate) => {
                         drop(work);

@@ -18,7 +18,25 @@ pub struct StoreFuture<'a, T>(Step<'a, T>);
 
 enum Step<'a, T> {
     Ready(Option<T>),
-    Pending(Pin<Box<dyn Future<Output = T> + Send + 'a>>),
+    Pending(Pending<'a, T>),
+}
+
+/// An answer that takes a while.
+#[must_use = "futures do nothing unless polled"]
+pub struct Pending<'a, T>(Pin<Box<dyn Future<Output = T> + Send + 'a>>);
+
+impl<T> Future for Pending<'_, T> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        self.get_mut().0.as_mut().poll(cx)
+    }
+}
+
+impl<T> fmt::Debug for Pending<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Pending")
+    }
 }
 
 impl<'a, T> StoreFuture<'a, T> {
@@ -29,7 +47,7 @@ impl<'a, T> StoreFuture<'a, T> {
 
     /// An answer that takes a while.
     pub fn new(future: impl Future<Output = T> + Send + 'a) -> Self {
-        Self(Step::Pending(Box::pin(future)))
+        Self(Step::Pending(Pending(Box::pin(future))))
     }
 
     /// An answer that never comes.
@@ -40,17 +58,22 @@ impl<'a, T> StoreFuture<'a, T> {
         Self::new(std::future::pending())
     }
 
-    /// The value, if the answer is there already; otherwise the future back.
+    /// The value, if the answer is there already; otherwise the future of one that takes a while.
     ///
     /// # Errors
-    /// The future itself, when it is one that takes a while (or was polled to its end).
-    pub fn try_ready(self) -> Result<T, Self> {
+    /// The future, which is a pointer: whoever keeps it need not make room for the value as well.
+    ///
+    /// # Panics
+    /// When it was polled to its end before.
+    pub fn try_ready(self) -> Result<T, Pending<'a, T>> {
         match self.0 {
-            Step::Ready(Some(value)) => Ok(value),
-            other => Err(Self(other)),
+            Step::Ready(value) => Ok(value.expect(AFTER_ITS_END)),
+            Step::Pending(future) => Err(future),
         }
     }
 }
+
+const AFTER_ITS_END: &str = "a store future is not polled after its end";
 
 impl<T> Unpin for StoreFuture<'_, T> {}
 
@@ -59,8 +82,8 @@ impl<T> Future for StoreFuture<'_, T> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         match &mut self.get_mut().0 {
-            Step::Ready(value) => Poll::Ready(value.take().expect("a store future is not polled after its end")),
-            Step::Pending(future) => future.as_mut().poll(cx),
+            Step::Ready(value) => Poll::Ready(value.take().expect(AFTER_ITS_END)),
+            Step::Pending(future) => Pin::new(future).poll(cx),
         }
     }
 }
