@@ -19,14 +19,13 @@ use crate::{
 };
 
 /// What becomes of a request.
-#[expect(clippy::large_enum_variant, reason = "taken apart at once; the large one is the usual one that costs")]
 pub(super) enum Admitted {
     /// It streams through untouched.
     Passes(Option<Status>),
     /// It is answered here.
     Refused(Box<Response<Bytes>>),
     /// It is guarded.
-    Guarded(Ticket),
+    Guarded(Box<Ticket>),
 }
 
 /// A guarded request, as far as its head says.
@@ -93,14 +92,14 @@ pub(super) fn admit(shared: &Shared, request: &RequestView<'_>, least: u64) -> A
         credentials: if scope.is_verified() { None } else { rule.credentials.digest(secret, request.headers) },
         request: request_id(shared, &rule, request.headers),
     };
-    Admitted::Guarded(Ticket {
+    Admitted::Guarded(Box::new(Ticket {
         identity: Identity::new(secret, Kind::Key, rule.namespace, &scope, &key),
         key,
         scope: scope.tag(),
         caller,
         asker: Asker::of(request.headers),
         rule,
-    })
+    }))
 }
 
 /// Only a rule that rejects duplicates has to tell a network's retry from a second click.

@@ -5,40 +5,43 @@ use std::time::Duration;
 use http::Response;
 use semel_core::{
     engine::{Broken, Kept},
-    identity::IdentityPrefix,
     judge::Recorded,
     record::Body,
     refusal::Refusal,
 };
 
-use super::{ResponseBody, Shared, body::End, future::Flowed, gather::Whole, work::Done};
+use super::{
+    ResponseBody, Shared,
+    admit::Ticket,
+    body::End,
+    future::Flowed,
+    gather::Whole,
+    work::{Done, Given},
+};
 use crate::{
     names::{
         IDEMPOTENCY_ERROR_SOURCE, IDEMPOTENCY_EXPIRES, IDEMPOTENCY_STATUS, IDEMPOTENT_REPLAYED, Status, TRUE, UPSTREAM,
     },
-    problem::{Asker, Problem, ProblemKind},
+    problem::{Problem, ProblemKind},
     replay::Head,
-    rule::Rule,
     time,
 };
 
 /// Who is answered, and about what.
 pub(super) struct Answering<'a> {
     pub(super) shared: &'a Shared,
-    pub(super) rule: &'a Rule,
-    pub(super) asker: Asker,
-    pub(super) identity: IdentityPrefix,
+    pub(super) ticket: &'a Ticket,
 }
 
 impl Answering<'_> {
     pub(super) fn problem<R>(&self, problem: &Problem) -> Response<ResponseBody<R>> {
-        let answer = problem.clone().identity(self.identity).answer(&self.asker);
+        let answer = problem.clone().identity(self.ticket.identity.prefix()).answer(&self.ticket.asker);
         answer.map(|data| ResponseBody::whole(Whole { data, trailers: None }))
     }
 
     /// The answer for the one whose request was run.
     pub(super) fn executed<R, E>(&self, done: Done<E>, kept: Kept) -> Flowed<R, E> {
-        let (mut head, body, not_sent) = match done {
+        let Given { mut head, body, not_sent } = match done {
             Done::Streamed { complete } => {
                 let lost = matches!(kept, Kept::Lost { .. });
                 return Flowed::Ended(if complete && !lost { End::Clean } else { End::Cut });
@@ -47,10 +50,10 @@ impl Answering<'_> {
             Done::Broken => {
                 return Flowed::Answer(Ok(self.problem(&Problem::new(ProblemKind::UpstreamBroken))));
             }
-            Done::Answer { head, body, not_sent } => (head, body, not_sent),
+            Done::Answer(given) => *given,
         };
         let (status, left) = match kept {
-            Kept::Stored | Kept::Restored => (Status::Fresh, self.rule.policy.ttl()),
+            Kept::Stored | Kept::Restored => (Status::Fresh, self.ticket.rule.policy.ttl()),
             Kept::Released => (Status::Fresh, Duration::ZERO),
             Kept::Unrecorded => (Status::Unrecorded, Duration::ZERO),
             // Somebody else's outcome stands, or a person's word: what came back here must not be given out.

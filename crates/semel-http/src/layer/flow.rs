@@ -15,7 +15,7 @@ use super::{
     answer::Answering,
     future::{Early, Flowed},
     gather::{Gathered, Whole, gather},
-    work::Work,
+    work::{Done, Work},
 };
 use crate::{
     fingerprint::Question,
@@ -27,7 +27,7 @@ use crate::{
 /// stops waiting, and the work goes on.
 pub(super) async fn guarded<S, B, R>(
     shared: Arc<Shared>,
-    ticket: Ticket,
+    ticket: Box<Ticket>,
     ready: S,
     request: Request<B>,
     early: oneshot::Sender<Early>,
@@ -41,29 +41,54 @@ where
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    let Ticket { rule, identity, key, scope, caller, asker } = ticket;
-    let answering = Answering { shared: &shared, rule: &rule, asker, identity: identity.prefix() };
-    let (mut head, body) = request.into_parts();
-    let body = match read(body, rule.caps.request).await {
+    let answering = Answering { shared: &shared, ticket: &ticket };
+    let (head, body) = request.into_parts();
+    let body = match read(body, ticket.rule.caps.request).await {
         Ok(body) => body,
         Err(kind) => return Flowed::Answer(Ok(answering.problem(&Problem::new(kind)))),
     };
-    // The offer is not taken up: the answer to a guarded request is recorded.
-    head.headers.remove(header::UPGRADE);
-    let fingerprint = {
-        let target = rule.target.target(&RequestView::of_parts(&head));
-        let question = Question { method: &head.method, target: &target, headers: &head.headers, body: &body.data };
-        rule.fingerprint.of(shared.engine.secret(), &question)
-    };
-    let call = Call::new(identity, fingerprint, Arc::clone(&rule.policy)).by(caller).in_scope(scope).shown(key.shown());
-    let work = Work { service: ready, head, body, rule: Arc::clone(&rule), engine: shared.engine.clone(), early };
-    match shared.engine.run(call, move |run| work.run(run)).await {
+    let work =
+        Work { service: ready, head, body, rule: Arc::clone(&ticket.rule), engine: shared.engine.clone(), early };
+    match engage::<S, B, R>(&shared, &ticket, work).await {
         Answer::Executed { value, kept } => answering.executed(value, kept),
         Answer::Replayed { recorded, waited } => Flowed::Answer(Ok(answering.replayed(recorded, waited))),
         Answer::Refused(refusal) => Flowed::Answer(Ok(answering.problem(&Problem::of(&refusal)))),
         Answer::Broken(broken) => Flowed::Answer(Ok(answering.broken(&broken))),
         _ => Flowed::Answer(Ok(answering.problem(&Problem::new(ProblemKind::OutcomeUnknown)))),
     }
+}
+
+/// Puts the question to the engine. Not async itself: what is moved into the engine is not carried along here as well.
+fn engage<'a, S, B, R>(
+    shared: &'a Shared,
+    ticket: &Ticket,
+    mut work: Work<S>,
+) -> impl Future<Output = Answer<Done<S::Error>>> + Send + use<'a, S, B, R>
+where
+    S: Service<Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    R: Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    let rule = &ticket.rule;
+    let fingerprint = {
+        let head = &work.head;
+        let target = rule.target.target(&RequestView::of_parts(head));
+        let question =
+            Question { method: &head.method, target: &target, headers: &head.headers, body: &work.body.data };
+        rule.fingerprint.of(shared.engine.secret(), &question)
+    };
+    // The offer is not taken up: the answer to a guarded request is recorded.
+    work.head.headers.remove(header::UPGRADE);
+    let call = Call::new(ticket.identity, fingerprint, Arc::clone(&rule.policy))
+        .by(ticket.caller)
+        .in_scope(ticket.scope)
+        .shown(ticket.key.shown());
+    // Boxed: it goes through several hands before it runs.
+    let work = Box::new(work);
+    shared.engine.run(call, move |run| work.run(run))
 }
 
 async fn read<B>(body: B, cap: usize) -> Result<Whole, ProblemKind>

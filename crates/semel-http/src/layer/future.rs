@@ -63,7 +63,7 @@ pin_project! {
     #[project = StateProj]
     enum State<F, R, E> {
         Passed { #[pin] future: F, status: Option<Status> },
-        Refused { answer: Option<Response<Bytes>> },
+        Refused { answer: Option<Box<Response<Bytes>>> },
         Guarded { flow: Option<Flow<R, E>>, early: Option<oneshot::Receiver<Early>> },
     }
 }
@@ -73,7 +73,7 @@ impl<F, R, E> ResponseFuture<F, R, E> {
         Self { state: State::Passed { future, status } }
     }
 
-    pub(super) const fn refused(answer: Response<Bytes>) -> Self {
+    pub(super) const fn refused(answer: Box<Response<Bytes>>) -> Self {
         Self { state: State::Refused { answer: Some(answer) } }
     }
 
@@ -101,7 +101,7 @@ where
             }
             StateProj::Refused { answer } => {
                 let answer = answer.take().expect("a future is not polled after it was ready");
-                Poll::Ready(Ok(answer.map(|data| ResponseBody::whole(Whole { data, trailers: None }))))
+                Poll::Ready(Ok((*answer).map(|data| ResponseBody::whole(Whole { data, trailers: None }))))
             }
             StateProj::Guarded { flow, early } => poll_guarded(flow, early, cx),
         }

@@ -19,7 +19,7 @@ use super::{
     answer::blame,
     future::Early,
     gather::{Gathered, gather, next},
-    work::Done,
+    work::{Done, Given},
 };
 use crate::{
     Mark,
@@ -63,7 +63,7 @@ impl Recorder<'_> {
         let word = head.extensions.get::<Mark>().copied().or_else(|| told(&head.headers));
         head.headers.remove(&SEMEL_OUTCOME);
         if self.is_stream(&head.headers, &*body) {
-            return self.pass_on(head, body, Bytes::new(), word, early).await;
+            return Box::pin(self.pass_on(head, body, Bytes::new(), word, early)).await;
         }
         match gather(body.as_mut(), self.rule.caps.response).await {
             Gathered::Whole(body) => {
@@ -79,9 +79,10 @@ impl Recorder<'_> {
                     Mark::NothingSent => Verdict::Release { counts: false, answer: Some(outcome()) },
                     Mark::Unknown => Verdict::Unknown { last: Some(status_words(head.status)) },
                 };
-                Ran { value: Done::Answer { head, body, not_sent: mark == Mark::NothingSent }, verdict }
+                let given = Given { head, body, not_sent: mark == Mark::NothingSent };
+                Ran { value: Done::Answer(Box::new(given)), verdict }
             }
-            Gathered::Longer(begun) => self.pass_on(head, body, begun, word, early).await,
+            Gathered::Longer(begun) => Box::pin(self.pass_on(head, body, begun, word, early)).await,
             Gathered::Broken(error) => Ran { value: Done::Broken, verdict: self.broke_off(&error) },
         }
     }
@@ -102,6 +103,8 @@ impl Recorder<'_> {
     }
 
     /// Passes an answer on while it comes. It is done only if it ends cleanly, and is recorded without its body.
+    ///
+    /// Rare and large: boxed by its callers, so that other answers do not carry its room along.
     async fn pass_on<R, E>(
         &self,
         mut head: http::response::Parts,

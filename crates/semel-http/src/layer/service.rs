@@ -58,7 +58,7 @@ where
             Admitted::Passes(status) => {
                 ResponseFuture::passed(self.inner.call(request.map(RequestBody::passed)), status)
             }
-            Admitted::Refused(answer) => ResponseFuture::refused(*answer),
+            Admitted::Refused(answer) => ResponseFuture::refused(answer),
             Admitted::Guarded(ticket) => {
                 // The instance that was polled ready goes with the request. It is dropped, with the permits it holds, as
                 // soon as the claim is not ours: duplicates that wait hold nothing of an inner limit.

@@ -35,10 +35,9 @@ pub(super) struct Work<S> {
 }
 
 /// What the work gives to the first caller.
-#[expect(clippy::large_enum_variant, reason = "the large one is the usual one: a box for it would cost every request")]
 pub(super) enum Done<E> {
-    /// A whole answer. `not_sent`: it was made by whoever could not reach the service.
-    Answer { head: http::response::Parts, body: Whole, not_sent: bool },
+    /// A whole answer. Boxed: it changes hands several times.
+    Answer(Box<Given>),
     /// The inner service's error.
     Failed(E),
     /// The answer broke off.
@@ -47,15 +46,23 @@ pub(super) enum Done<E> {
     Streamed { complete: bool },
 }
 
+/// A whole answer.
+pub(super) struct Given {
+    pub(super) head: http::response::Parts,
+    pub(super) body: Whole,
+    /// It was made by whoever could not reach the service.
+    pub(super) not_sent: bool,
+}
+
 impl<S> Work<S> {
-    pub(super) async fn run<B, R>(mut self, run: Run) -> Ran<Done<S::Error>>
+    pub(super) async fn run<B, R>(mut self: Box<Self>, run: Run) -> Ran<Done<S::Error>>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
         R: Body<Data = Bytes>,
         R::Error: Into<BoxError>,
     {
         self.sign(&run);
-        let Self { mut service, mut head, body, rule, engine, early } = self;
+        let Self { mut service, mut head, body, rule, engine, early } = *self;
         head.extensions.insert(run);
         let request = Request::from_parts(head, RequestBody::whole(body));
         match service.call(request).await {
