@@ -330,7 +330,7 @@ impl Inner {
         id: &'a Identity,
         reply: Reply<'a, T>,
     ) -> impl Future<Output = Result<T, StoreError>> + use<'a, T> {
-        let ready = reply.try_ready();
+        let ready = reply.split();
         async move {
             let result = match ready {
                 Ok(result) => result,

@@ -58,14 +58,26 @@ impl<'a, T> StoreFuture<'a, T> {
         Self::new(std::future::pending())
     }
 
-    /// The value, if the answer is there already; otherwise the future of one that takes a while.
+    /// The value, if the answer is there already; otherwise the future back.
     ///
     /// # Errors
-    /// The future, which is a pointer: whoever keeps it need not make room for the value as well.
+    /// The future itself, when it is one that takes a while.
     ///
     /// # Panics
     /// When it was polled to its end before.
-    pub fn try_ready(self) -> Result<T, Pending<'a, T>> {
+    pub fn try_ready(self) -> Result<T, Self> {
+        self.split().map_err(|pending| Self(Step::Pending(pending)))
+    }
+
+    /// The same; but the future of an answer that takes a while is a pointer: whoever keeps it need not make room for the
+    /// value as well.
+    ///
+    /// # Errors
+    /// The future, when it is one that takes a while.
+    ///
+    /// # Panics
+    /// When it was polled to its end before.
+    pub fn split(self) -> Result<T, Pending<'a, T>> {
         match self.0 {
             Step::Ready(value) => Ok(value.expect(AFTER_ITS_END)),
             Step::Pending(future) => Err(future),
