@@ -78,6 +78,8 @@ impl Keeper {
     /// Decides when to wake next, under the lock that newcomers look under.
     fn plan(&self) -> Option<Tick> {
         let mut held = self.held.lock();
+        // Past max_hold the store moves no lease any more; a caller that goes on holds nothing.
+        held.leases.retain(|l| !(l.is_overheld.load(Ordering::Acquire) && l.is_lost.load(Ordering::Acquire)));
         held.next = held.leases.iter().map(|l| l.next_look()).min();
         held.next
     }
@@ -97,6 +99,7 @@ fn start(inner: &Arc<Inner>) {
                 None => keeper.wake.notified().await,
                 Some(at) => {
                     tokio::select! {
+                        biased;
                         () = keeper.wake.notified() => {}
                         () = env.clock.sleep_until(at) => {}
                     }

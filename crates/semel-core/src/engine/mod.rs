@@ -208,6 +208,7 @@ impl Engine {
         let before = self.0.bounds.active();
         let until = clock.now() + deadline;
         tokio::select! {
+            biased;
             () = self.0.bounds.idle() => {}
             () = clock.sleep_until(until) => {}
         }

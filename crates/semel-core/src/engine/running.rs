@@ -236,12 +236,13 @@ where
         return Answer::Refused(late());
     }
     // Dropped from here on, the grant says what became of work that had begun; before, it is given back. A panic
-    // unwinds through this future and leaves an unknown, or what `on_cancel` says.
-    let work = work(grant.run());
+    // unwinds through this future and leaves an unknown, or what `on_cancel` says: also one of the closure that makes
+    // the work, which may have done some of it.
     grant.when_dropped(match on_cancel {
         OnCancel::Unknown => Dropped::Unknown,
         OnCancel::Release => Dropped::Released,
     });
+    let work = work(grant.run());
     let ran = tokio::select! {
         biased;
         ran = work => Some(ran),

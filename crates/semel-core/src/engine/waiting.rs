@@ -209,6 +209,7 @@ async fn watch(inner: Arc<Inner>, id: Identity, fence: Fence, flight: Arc<Flight
         }
         let looked = inner.now();
         tokio::select! {
+            biased;
             () = flight.over.notified() => return,
             () = inner.store.wait(&id, Some(fence)) => {
                 // A hint may come early, and again at once.

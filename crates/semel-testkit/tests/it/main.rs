@@ -1,5 +1,6 @@
 //! The suite against the memory store, and the suite itself against stores that are wrong.
 
+mod engine;
 mod faults;
 mod memory;
 mod mutants;

@@ -1,0 +1,161 @@
+//! Callers and their work, the same under every executor.
+
+use std::{sync::Arc, time::Duration};
+
+use semel_core::{
+    engine::{Begin, Call, Engine, OnCancel, Ran, Run, Verdict},
+    env::Clock,
+    fingerprint::{Fingerprint, Version},
+    identity::{Display, Identity, Key, Kind, Namespace, Scope, Secret},
+    policy::Policy,
+    record::{Format, Outcome},
+};
+use semel_testkit::sim::{Seeded, give_way};
+
+use super::ledger::{Effect, Ledger, Told, kept_name, value};
+
+pub(super) fn secret() -> Secret {
+    Secret::from_material(b"0123456789abcdef").expect("it is long enough")
+}
+
+pub(super) fn identity(key: u64) -> Identity {
+    let namespace = Namespace::http("sim").expect("it is a name");
+    Identity::new(&secret(), Kind::Key, namespace, &Scope::shared(), &Key::new(&key, Display::Full))
+}
+
+/// What the work of a call does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Plan {
+    Succeed,
+    /// Finds before its first byte that it cannot be sent.
+    NotSent,
+    /// Is told that it was not processed; the attempt counts.
+    Fails,
+    LosesTrack,
+    Panics,
+    /// Never ends.
+    Hangs,
+}
+
+/// How a caller goes in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Door {
+    Owned,
+    Inline,
+    TwoSteps,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Visit {
+    pub(super) key: u64,
+    pub(super) question: u8,
+    pub(super) plan: Plan,
+    pub(super) door: Door,
+    /// How long before the effect, and after it.
+    pub(super) before: Duration,
+    pub(super) after: Duration,
+}
+
+impl Visit {
+    pub(super) fn random(random: &Seeded, keys: u64, longest: Duration) -> Self {
+        let plan = match random.below(12) {
+            0 => Plan::NotSent,
+            1 => Plan::Fails,
+            2 => Plan::LosesTrack,
+            3 => Plan::Panics,
+            4 if random.one_in(4) => Plan::Hangs,
+            _ => Plan::Succeed,
+        };
+        let door = match random.below(4) {
+            0 => Door::Inline,
+            1 => Door::TwoSteps,
+            _ => Door::Owned,
+        };
+        Self {
+            key: random.below(keys),
+            question: u8::from(random.one_in(8)),
+            plan,
+            door,
+            before: random.upto(longest),
+            after: random.upto(longest),
+        }
+    }
+
+    fn call(&self, policy: &Arc<Policy>) -> Call {
+        let fingerprint = Fingerprint::stored(Version { algorithm: 1, parameters: 0 }, [self.question; 32]);
+        Call::new(identity(self.key), fingerprint, Arc::clone(policy))
+    }
+
+    /// Goes in, and tells the ledger what came of it.
+    pub(super) async fn go(self, engine: Engine, policy: Arc<Policy>, ledger: Arc<Ledger>) {
+        let known = ledger.known(self.key);
+        let clock = Arc::clone(&engine.env().clock);
+        let work = Work { visit: self.clone(), ledger: Arc::clone(&ledger), clock };
+        let call = self.call(&policy);
+        let told = match self.door {
+            Door::Owned => Told::of(&engine.run(call, |run| work.run(run)).await),
+            // A panic would go on through an inline caller, who is the test here.
+            Door::Inline if self.plan != Plan::Panics => {
+                Told::of(&engine.run_inline(call, OnCancel::Unknown, |run| work.run(run)).await)
+            }
+            Door::Inline | Door::TwoSteps => match engine.begin(call).await {
+                Begin::Granted(grant) => {
+                    if self.plan == Plan::Panics {
+                        drop(grant);
+                        return;
+                    }
+                    let run = grant.run();
+                    let lost = run.lost();
+                    let answer = tokio::select! {
+                        biased;
+                        answer = work.run(run) => answer,
+                        // Nobody stops a caller's own work; this one gives up when it is told that its claim is not its own.
+                        () = lost.cancelled() => return,
+                    };
+                    let kept = grant.settle(answer.verdict).await;
+                    Told::Executed(answer.value, kept_name(&kept))
+                }
+                Begin::Replay { recorded, waited } => Told::Replayed(value(&recorded), waited),
+                Begin::Refused(refusal) => Told::refused(&refusal),
+                other => panic!("no such answer: {other:?}"),
+            },
+        };
+        ledger.hear(self.key, self.question, known, told);
+    }
+}
+
+struct Work {
+    visit: Visit,
+    ledger: Arc<Ledger>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Work {
+    async fn sleep(&self, d: Duration) {
+        give_way().await;
+        if !d.is_zero() {
+            self.clock.sleep_until(self.clock.now() + d).await;
+        }
+    }
+
+    async fn run(self, run: Run) -> Ran<Option<u64>> {
+        let visit = &self.visit;
+        self.sleep(visit.before).await;
+        if matches!(visit.plan, Plan::NotSent | Plan::Fails) || !run.still_good() {
+            let counts = visit.plan == Plan::Fails;
+            return Ran { value: None, verdict: Verdict::Release { counts, answer: None } };
+        }
+        let value = self.ledger.effect(Effect { key: visit.key, question: visit.question, fence: run.fence().get() });
+        self.sleep(visit.after).await;
+        let verdict = match visit.plan {
+            Plan::LosesTrack => Verdict::Unknown { last: Some("lost track".into()) },
+            // Quietly: the hook that prints panics is for those that nobody planned.
+            Plan::Panics => std::panic::resume_unwind(Box::new("as planned")),
+            Plan::Hangs => std::future::pending().await,
+            Plan::Succeed | Plan::NotSent | Plan::Fails => {
+                Verdict::Keep(Outcome::new(Format::HTTP, &b""[..], value.to_be_bytes().to_vec()))
+            }
+        };
+        Ran { value: Some(value), verdict }
+    }
+}
