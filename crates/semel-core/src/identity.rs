@@ -555,6 +555,13 @@ impl Identity {
         Self { digest: *blake3::keyed_hash(&secret.0, &buf).as_bytes(), namespace, kind }
     }
 
+    /// The identity of what happened to nobody in particular: an event needs one.
+    #[must_use]
+    pub fn nobody() -> Self {
+        static NOBODY: std::sync::OnceLock<Identity> = std::sync::OnceLock::new();
+        *NOBODY.get_or_init(|| Self::stored([0; 32], Namespace::stored("semel:nobody"), Kind::Key))
+    }
+
     /// An identity as a store kept it.
     #[must_use]
     pub const fn stored(digest: [u8; 32], namespace: Namespace, kind: Kind) -> Self {

@@ -67,6 +67,8 @@ pub enum What<'a> {
     },
     /// A caller was refused.
     Refused(&'a Refusal),
+    /// A request was refused by the entrance before it had an identity: this is the problem's name.
+    TurnedAway(&'static str),
     /// A caller began to wait for an attempt under way.
     Waiting,
     /// Work ended and its claim was settled; `took` is the work's.

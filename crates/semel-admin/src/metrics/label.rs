@@ -66,12 +66,28 @@ labels! {
         StoreUnavailable = "store-unavailable",
         /// Refused: the store is full.
         StoreFull = "store-full",
+        /// Refused: the rule wants a key.
+        KeyMissing = "key-missing",
+        /// Refused: what it carries is no key.
+        KeyInvalid = "key-invalid",
+        /// Refused: it names no caller.
+        PrincipalMissing = "principal-missing",
+        /// Refused: its body is over the cap.
+        RequestTooLarge = "request-too-large",
+        /// Refused: its body broke off or is malformed.
+        RequestIncomplete = "request-incomplete",
         /// Refused for a reason this list does not know.
         Other = "other",
     }
 }
 
 impl Outcome {
+    /// The outcome of a request that was turned away with this problem.
+    #[must_use]
+    pub fn turned_away(problem: &str) -> Self {
+        Self::ALL.iter().copied().find(|outcome| outcome.label() == problem).unwrap_or(Self::Other)
+    }
+
     /// The outcome of a refused request.
     #[must_use]
     pub fn refused(refusal: &Refusal) -> Self {

@@ -18,6 +18,7 @@ impl Observer for Metrics {
             What::Replayed { waited: false } => rule.outcome(Outcome::Replayed).add_one(),
             What::Replayed { waited: true } => rule.outcome(Outcome::Waited).add_one(),
             What::Refused(refusal) => rule.outcome(Outcome::refused(refusal)).add_one(),
+            What::TurnedAway(problem) => rule.outcome(Outcome::turned_away(problem)).add_one(),
             What::Settled { kept, .. } => rule.outcome(became(kept)).add_one(),
             What::SettlementAbandoned => self.0.abandoned.add_one(),
             What::LateSettlementRefused => rule.late.add_one(),

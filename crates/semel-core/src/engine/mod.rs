@@ -195,6 +195,11 @@ impl Engine {
         Ok(inner.within(StoreCall::Get, id, inner.store.get(id)).await?.record)
     }
 
+    /// Tells the observers of something that an entrance in front of the engine decided by itself.
+    pub fn tell(&self, event: &Event<'_>) {
+        self.0.emit(event);
+    }
+
     /// How many callers wait and how much work runs now, in this process.
     #[must_use]
     pub fn load(&self) -> Load {

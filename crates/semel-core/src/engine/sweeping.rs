@@ -7,7 +7,7 @@ use std::{
 
 use super::Engine;
 use crate::{
-    identity::{Identity, Kind, Namespace},
+    identity::Identity,
     observe::{Event, StoreCall, What},
     store::StoreAdmin,
 };
@@ -23,7 +23,7 @@ impl Engine {
     /// [`What::UnknownExpired`] for outcomes that nobody told. It ends with the engine.
     pub fn sweep(&self, store: Arc<dyn StoreAdmin>, pause: Duration) {
         let (weak, env) = (Arc::downgrade(&self.0), self.0.env.clone());
-        let nobody = Identity::stored([0; 32], Namespace::stored("semel:sweeper"), Kind::Key);
+        let nobody = Identity::nobody();
         let task = async move {
             loop {
                 env.clock.sleep_until(env.clock.now() + pause).await;

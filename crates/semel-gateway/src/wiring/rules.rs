@@ -1,5 +1,6 @@
 //! The file's rules, as the engine and the guard take them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::StatusCode;
@@ -7,7 +8,7 @@ use http::header::HOST;
 use semel_core::identity::Namespace;
 use semel_core::policy::{NEVER, OnDuplicate, OnInFlight, PolicyBuilder};
 use semel_http::classify::Outcomes;
-use semel_http::fingerprint::{FingerprintMode, Json};
+use semel_http::fingerprint::{FingerprintMode, Json, RequestUri, Target};
 use semel_http::key::{self, Syntax};
 use semel_http::principal::{self, Credentials};
 use semel_http::{Caps, MissingKey, ReplayHeaders, RequestView, Rule, RuleBuilder, RuleError, Rules};
@@ -49,6 +50,20 @@ pub(super) fn host<'a>(request: &RequestView<'a>) -> Option<&'a str> {
     request.uri.host().or_else(|| request.headers.get(HOST)?.to_str().ok())
 }
 
+/// Where a question was put: host and target. Two hosts behind one gateway are two services, and the same key at the
+/// other one is a mismatch, never its answer.
+struct HostAndTarget;
+
+impl Target for HostAndTarget {
+    fn target<'a>(&self, request: &RequestView<'a>) -> Cow<'a, str> {
+        let authority = request.uri.authority().map(http::uri::Authority::as_str);
+        let host = authority.or_else(|| request.headers.get(HOST)?.to_str().ok()).unwrap_or_default();
+        let host = host.to_ascii_lowercase();
+        let host = host.strip_suffix(":80").unwrap_or(&host);
+        Cow::Owned(format!("//{host}{}", RequestUri.target(request)))
+    }
+}
+
 fn make(config: &Config, rule: &config::Rule) -> Result<Rule, StartError> {
     let refused = |error: RuleError| StartError::Rule(rule.name.to_string(), error.to_string());
     let p = &rule.policy;
@@ -68,6 +83,7 @@ fn make(config: &Config, rule: &config::Rule) -> Result<Rule, StartError> {
             Missing::Optional => MissingKey::Optional,
         })
         .fingerprint(fingerprint(rule)?)
+        .target(HostAndTarget)
         .outcomes(outcomes(p))
         .replay(ReplayHeaders::default().allow(p.replay.allow.0.iter().cloned()).deny(p.replay.deny.0.iter().cloned()))
         .caps(Caps { request: bytes(p.request_body.0), response: bytes(p.response_body.0) })
@@ -151,4 +167,21 @@ fn outcomes(p: &config::Policy) -> Outcomes {
 
 fn statuses(set: &StatusSet) -> impl Iterator<Item = StatusCode> {
     set.ranges().iter().flat_map(Clone::clone).filter_map(|status| StatusCode::from_u16(status).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_target_at_another_host_is_another_question() {
+        let target = |uri: &str, host: &str| {
+            let request = http::Request::post(uri).header(HOST, host).body(()).unwrap();
+            HostAndTarget.target(&RequestView::of(&request)).into_owned()
+        };
+        assert_eq!(target("/orders?a=1", "Shop.test"), "//shop.test/orders?a=1");
+        assert_eq!(target("/orders?a=1", "shop.test:80"), target("http://shop.test/orders?a=1", "ignored"));
+        assert_ne!(target("/orders", "shop.test"), target("/orders", "bank.test"));
+        assert_ne!(target("/orders", "shop.test"), target("/orders", "shop.test:8080"));
+    }
 }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response};
 use semel_core::{
+    engine::Engine,
     identity::{Display, Identity, Key, Kind, Purpose, ScopeTag},
     judge::Caller,
+    observe::{Event, What},
     policy::OnDuplicate,
 };
 
@@ -61,10 +63,13 @@ pub(super) fn admit(shared: &Shared, request: &RequestView<'_>, least: u64) -> A
     let text = match rule.key.extract(request) {
         Ok(Some(text)) => text,
         Ok(None) if rule.missing == MissingKey::Required && rule.methods.contains(request.method) => {
-            return refused(request, &Problem::new(ProblemKind::KeyMissing));
+            return refused(shared, &rule, request, &Problem::new(ProblemKind::KeyMissing));
         }
         Ok(None) => return Admitted::Passes(Some(Status::Bypassed)),
-        Err(why) => return refused(request, &Problem::new(ProblemKind::KeyInvalid).detail(sentence(&why))),
+        Err(why) => {
+            let problem = Problem::new(ProblemKind::KeyInvalid).detail(sentence(&why));
+            return refused(shared, &rule, request, &problem);
+        }
     };
     let secret = shared.engine.secret();
     let scope = match rule.principal.scope(request, secret) {
@@ -75,11 +80,11 @@ pub(super) fn admit(shared: &Shared, request: &RequestView<'_>, least: u64) -> A
                 "{why}: the guard stands behind authentication and in front of the operation log; \
                  with axum's `layer`, what is added last runs first"
             );
-            return refused(request, &Problem::new(ProblemKind::PrincipalMissing));
+            return refused(shared, &rule, request, &Problem::new(ProblemKind::PrincipalMissing));
         }
     };
     if least > rule.caps.request as u64 {
-        return refused(request, &Problem::new(ProblemKind::RequestTooLarge));
+        return refused(shared, &rule, request, &Problem::new(ProblemKind::RequestTooLarge));
     }
     let key = if rule.per_route {
         let target = rule.target.target(request);
@@ -111,7 +116,13 @@ fn request_id(shared: &Shared, rule: &Rule, headers: &HeaderMap) -> Option<[u8; 
     Some(shared.engine.secret().digest(Purpose::RequestId, &[id.as_bytes()]).short())
 }
 
-fn refused(request: &RequestView<'_>, problem: &Problem) -> Admitted {
+/// Tells the observers of a request that is refused before it has an identity.
+pub(super) fn turned_away(engine: &Engine, rule: &Rule, kind: ProblemKind) {
+    engine.tell(&Event::new(&Identity::nobody(), rule.name(), What::TurnedAway(kind.name())));
+}
+
+fn refused(shared: &Shared, rule: &Rule, request: &RequestView<'_>, problem: &Problem) -> Admitted {
+    turned_away(&shared.engine, rule, problem.kind());
     Admitted::Refused(Box::new(problem.answer(&Asker::of(request.headers))))
 }
 

@@ -11,7 +11,7 @@ use tower_service::Service;
 
 use super::{
     BoxError, RequestBody, Shared,
-    admit::Ticket,
+    admit::{Ticket, turned_away},
     answer::Answering,
     future::{Early, Flowed},
     gather::{Gathered, Whole, gather},
@@ -45,7 +45,10 @@ where
     let (head, body) = request.into_parts();
     let body = match read(body, ticket.rule.caps.request).await {
         Ok(body) => body,
-        Err(kind) => return Flowed::Answer(Ok(answering.problem(&Problem::new(kind)))),
+        Err(kind) => {
+            turned_away(&shared.engine, &ticket.rule, kind);
+            return Flowed::Answer(Ok(answering.problem(&Problem::new(kind))));
+        }
     };
     let work =
         Work { service: ready, head, body, rule: Arc::clone(&ticket.rule), engine: shared.engine.clone(), early };

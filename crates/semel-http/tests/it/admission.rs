@@ -40,6 +40,33 @@ async fn a_quoted_and_a_bare_key_are_one_and_bad_keys_are_refused() {
     assert_eq!(send(&service, post("k", "x").with("idempotency-key", "other")).await.problem(), "key-invalid");
 }
 
+/// Metrics count what the guard refuses; a request without an identity was once refused without anybody hearing of it.
+#[tokio::test]
+async fn what_is_turned_away_at_the_door_is_told_to_observers() {
+    let told = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let heard = Arc::clone(&told);
+    let env = semel_core::env::Env::system();
+    let store = semel_core::store::MemoryStore::new(&env, semel_core::store::Capacity::default());
+    let secret = semel_core::identity::Secret::random(&*env.rng);
+    let observer = move |event: &semel_core::observe::Event<'_>| {
+        if let semel_core::observe::What::TurnedAway(problem) = event.what {
+            heard.lock().push((event.rule.to_owned(), problem));
+        }
+    };
+    let engine = Engine::builder(Arc::new(store), secret).env(env).observe(Arc::new(observer)).build();
+    let small = semel_http::Caps { request: 10, ..semel_http::Caps::default() };
+    let service = mirror(&engine, rule().named("orders").caps(small));
+    send(&service, Request::post("/orders").body(Body::empty()).unwrap()).await;
+    send(&service, post("", "x")).await;
+    send(&service, post("k", "more than ten bytes")).await;
+    send(&service, post("k", Body::from_stream(futures_util::stream::iter([Ok::<_, std::io::Error>("0123456789ab")]))))
+        .await;
+    send(&service, post("k", "fine")).await;
+    let orders = |problem| ("orders".to_owned(), problem);
+    let expected = ["key-missing", "key-invalid", "request-too-large", "request-too-large"].map(orders);
+    assert_eq!(*told.lock(), expected);
+}
+
 #[tokio::test]
 async fn a_missing_key_is_refused_or_passes_as_the_rule_says() {
     let engine = Engine::memory();
