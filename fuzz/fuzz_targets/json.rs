@@ -10,6 +10,10 @@ fuzz_target!(|body: &[u8]| {
     let digest = canonical_digest(body);
     assert_eq!(Json::default().digest(body), digest);
     let Ok(digest) = digest else { return };
+    assert_eq!(canonical_digest(&[b" \t", body, b"\r\n"].concat()), Ok(digest), "white space around it is nothing");
+    if let Ok(nested) = canonical_digest(&[b"[", body, b"]"].concat()) {
+        assert_ne!(nested, digest, "an array around it is another value");
+    }
     match serde_json::from_slice::<Value>(body) {
         Ok(value) => {
             for rewritten in [serde_json::to_vec(&value), serde_json::to_vec_pretty(&value)] {
