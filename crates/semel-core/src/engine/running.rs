@@ -94,7 +94,6 @@ async fn wait(inner: &Arc<Inner>, call: &Call, met: Met) -> Result<(Recorded, bo
 }
 
 /// How far an owned run got.
-#[expect(clippy::large_enum_variant, reason = "it is handed over once; a box would cost every duplicate an allocation")]
 enum Progress<T> {
     Duplicate(Call, Entered),
     Ended(Answer<T>),
