@@ -68,3 +68,8 @@ pub use mark::Mark;
 pub use replay::ReplayHeaders;
 pub use rule::{Caps, Methods, MissingKey, Rule, RuleBuilder, RuleError, Rules};
 pub use view::RequestView;
+
+/// The Rust of the project's README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;

@@ -1,5 +1,6 @@
 //! The admin address from the outside.
 
+mod documents;
 mod listener;
 mod metrics;
 mod ready;

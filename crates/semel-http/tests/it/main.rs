@@ -4,6 +4,7 @@
 mod admission;
 mod bodies;
 mod copies;
+mod documents;
 mod leaving;
 mod mismatch;
 mod outage;
