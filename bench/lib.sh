@@ -121,12 +121,15 @@ TEXT
 
 # start_gateway STORE: sets STORE_port and STORE_pid.
 start_gateway() {
-  local port pid
+  local port pid store=(--store "$1")
   port=$(free_port)
-  rm -rf "${dir:?}/data-$1"
+  if [ "$1" = embedded ]; then
+    rm -rf "${dir:?}/data"
+    store+=(--data-dir "$dir/data")
+  fi
   # From its own folder: no file of the caller's is taken for a configuration.
   (cd "$dir" && exec "$semel" gateway --upstream "http://127.0.0.1:$upstream_port" --listen "127.0.0.1:$port" \
-    --admin "127.0.0.1:$(free_port)" --store "$1" --data-dir "$dir/data-$1" >"$dir/gateway-$1.log" 2>&1) &
+    --admin "127.0.0.1:$(free_port)" "${store[@]}" >"$dir/gateway-$1.log" 2>&1) &
   pid=$!
   pids+=("$pid")
   wait_for "$port" "$pid"
