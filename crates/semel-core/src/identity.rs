@@ -36,6 +36,11 @@ impl Secret {
         Self(bytes)
     }
 
+    /// The key itself, for digests that begin with a [`Purpose`].
+    pub(crate) const fn key(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// A keyed digest of length-prefixed parts for one named purpose: credentials, request ids.
     #[must_use]
     pub fn digest(&self, purpose: Purpose, parts: &[&[u8]]) -> Digest {
@@ -385,7 +390,7 @@ impl Key {
     /// ```
     #[must_use]
     pub fn new(from: &(impl IntoKey + ?Sized), display: Display) -> Self {
-        let mut out = KeyWriter { parts: Vec::with_capacity(48), shown: String::new() };
+        let mut out = KeyWriter { parts: Vec::with_capacity(48), shown: String::with_capacity(48) };
         from.feed(&mut out);
         let shown = match display {
             Display::Full => cut(&out.shown, 64),
@@ -415,10 +420,10 @@ fn cut(text: &str, max: usize) -> String {
 fn mask(text: &str) -> String {
     let len = text.chars().count();
     let keep = (len / 4).min(4);
-    let mut out: String = text.chars().take(keep).collect();
-    out.push_str("…(");
-    out.push_str(&len.to_string());
-    out.push(')');
+    let end = text.char_indices().nth(keep).map_or(text.len(), |(at, _)| at);
+    let mut out = String::with_capacity(end + 12);
+    out.push_str(&text[..end]);
+    let _ = fmt::Write::write_fmt(&mut out, format_args!("…({len})"));
     out
 }
 

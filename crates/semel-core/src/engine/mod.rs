@@ -168,13 +168,13 @@ impl Engine {
     ///
     /// A dropped caller stops waiting, never the work. `work` is dropped as soon as the claim is not ours, before any
     /// waiting. Two round trips to the store for a fresh call, one for a duplicate.
-    pub async fn run<T, W, F>(&self, call: Call, work: W) -> Answer<T>
+    pub fn run<T, W, F>(&self, call: Call, work: W) -> impl Future<Output = Answer<T>> + Send
     where
         W: FnOnce(Run) -> F + Send + 'static,
         F: Future<Output = Ran<T>> + Send + 'static,
         T: Send + 'static,
     {
-        running::owned(&self.0, call, work).await
+        running::owned(&self.0, call, work)
     }
 
     /// Inline work: borrows allowed. Dropped before its first poll it is released; later its outcome is unknown, or

@@ -6,9 +6,10 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::Arc,
-    task::Poll,
+    task::{Context, Poll},
 };
 
+use pin_project_lite::pin_project;
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
@@ -20,6 +21,7 @@ use super::{
     waiting,
 };
 use crate::{
+    env::BoxFuture,
     judge::Recorded,
     observe::{Event, What},
     refusal::Refusal,
@@ -31,6 +33,13 @@ type Entering = Pin<Box<dyn Future<Output = (Call, Entered)> + Send>>;
 /// One poll in place: a store that answers at once needs no task.
 async fn poll_once(entering: &mut Entering) -> Poll<(Call, Entered)> {
     std::future::poll_fn(|cx| Poll::Ready(entering.as_mut().poll(cx))).await
+}
+
+/// The task within the caller's span, where there is one. The box is wrapped and not the task: a task of some
+/// kilobytes would be moved twice.
+fn in_span(task: BoxFuture) -> BoxFuture {
+    let span = tracing::Span::current();
+    if span.is_none() { task } else { Box::pin(task.instrument(span)) }
 }
 
 /// What stands in for an answer when the runtime shut down under the question. Nothing was run.
@@ -51,7 +60,7 @@ async fn enter_safely(inner: &Arc<Inner>, call: Call) -> Result<(Call, Entered),
         drop(tell.send(entering.await));
         drop(activity);
     };
-    inner.env.tasks.spawn("semel claim", Box::pin(task.in_current_span()));
+    inner.env.tasks.spawn("semel claim", in_span(Box::pin(task)));
     told.await.map_err(|_| shut_down())
 }
 
@@ -95,7 +104,7 @@ async fn wait(inner: &Arc<Inner>, call: &Call, met: Met) -> Result<(Recorded, bo
 
 /// How far an owned run got.
 enum Progress<T> {
-    Duplicate(Call, Entered),
+    Duplicate(Box<(Call, Entered)>),
     Ended(Answer<T>),
 }
 
@@ -110,12 +119,12 @@ where
         Poll::Ready((_, Entered::Granted(grant))) => {
             let (tell, told) = oneshot::channel();
             let task = async move { drop(tell.send(Progress::Ended(execute(grant, work).await))) };
-            inner.env.tasks.spawn("semel work", Box::pin(task.in_current_span()));
+            inner.env.tasks.spawn("semel work", in_span(Box::pin(task)));
             told.await
         }
         Poll::Ready((call, duplicate)) => {
             drop(work);
-            Ok(Progress::Duplicate(call, duplicate))
+            Ok(Progress::Duplicate(Box::new((call, duplicate))))
         }
         Poll::Pending => {
             let (tell, told) = oneshot::channel();
@@ -129,21 +138,24 @@ where
                     (_, Entered::Granted(grant)) => Progress::Ended(execute(grant, work).await),
                     (call, duplicate) => {
                         drop(work);
-                        Progress::Duplicate(call, duplicate)
+                        Progress::Duplicate(Box::new((call, duplicate)))
                     }
                 };
                 drop(tell.send(progress));
             };
-            inner.env.tasks.spawn("semel work", Box::pin(task.in_current_span()));
+            inner.env.tasks.spawn("semel work", in_span(Box::pin(task)));
             told.await
         }
     };
     match progress {
         Ok(Progress::Ended(answer)) => answer,
-        Ok(Progress::Duplicate(call, entered)) => match duplicate(inner, &call, entered).await {
-            Ok((recorded, waited)) => Answer::Replayed { recorded, waited },
-            Err(refusal) => Answer::Refused(refusal),
-        },
+        Ok(Progress::Duplicate(met)) => {
+            let (call, entered) = *met;
+            match duplicate(inner, &call, entered).await {
+                Ok((recorded, waited)) => Answer::Replayed { recorded, waited },
+                Err(refusal) => Answer::Refused(refusal),
+            }
+        }
         Err(_) => Answer::Broken(Broken::Aborted),
     }
 }
@@ -156,6 +168,7 @@ where
 {
     // Between the grant and this line the task may have waited for its turn: the deadline is looked at again.
     if !grant.still_good() {
+        drop(work);
         Box::pin(grant.give_back()).await;
         return Answer::Refused(late());
     }
@@ -185,21 +198,36 @@ enum Ended {
     Panicked(Box<dyn Any + Send>),
 }
 
-/// The work's end, or its panic.
-async fn unwinding<T, W, F>(run: Run, work: W) -> Result<Ran<T>, Box<dyn Any + Send>>
-where
-    W: FnOnce(Run) -> F,
-    F: Future<Output = Ran<T>>,
-{
-    // The work is not touched again after a panic: nothing that it left half done can be seen.
-    let work = catch_unwind(AssertUnwindSafe(|| work(run)))?;
-    let mut work = std::pin::pin!(work);
-    std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
-        Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(ran)) => Poll::Ready(Ok(ran)),
-        Err(panic) => Poll::Ready(Err(panic)),
-    })
-    .await
+/// The work's end, or its panic. No async function: that would keep the work twice, and a task is moved when it begins.
+fn unwinding<F>(run: Run, work: impl FnOnce(Run) -> F) -> Unwinding<F> {
+    match catch_unwind(AssertUnwindSafe(|| work(run))) {
+        Ok(work) => Unwinding::Begun { work },
+        Err(panic) => Unwinding::Panicked { panic: Some(panic) },
+    }
+}
+
+pin_project! {
+    #[project = UnwindingProj]
+    enum Unwinding<F> {
+        Begun { #[pin] work: F },
+        Panicked { panic: Option<Box<dyn Any + Send>> },
+    }
+}
+
+impl<F: Future> Future for Unwinding<F> {
+    type Output = Result<F::Output, Box<dyn Any + Send>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // The work is not touched again after a panic: nothing that it left half done can be seen.
+        let polled = match self.project() {
+            UnwindingProj::Begun { work } => catch_unwind(AssertUnwindSafe(|| work.poll(cx))),
+            UnwindingProj::Panicked { panic } => panic.take().map_or(Ok(Poll::Pending), Err),
+        };
+        match polled {
+            Ok(polled) => polled.map(Ok),
+            Err(panic) => Poll::Ready(Err(panic)),
+        }
+    }
 }
 
 fn words(panic: &(dyn Any + Send)) -> &str {

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""From the figures of bench/compare to a table, and to JSON. Standard library only.
+
+Ratios are medians of the ratios within a round: what changes on the machine from round to round meets both sides.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+
+FIELDS = "round connections row requests us errors p50 p99 ticks effects rss".split()
+TICK_US = 10_000
+
+# row: (what it is, the row of nginx with the same requests, effects per request, the aim in ratios to nginx)
+ROWS = {
+    "bare": ("the upstream alone", "nginx", 1, None),
+    "nginx": ("nginx `proxy_pass`", "nginx", 1, None),
+    "pass": ("gateway, no key", "nginx", 1, 0.9),
+    "nginx-keyed": ("nginx `proxy_pass`, requests with keys", "nginx-keyed", 1, None),
+    "memory": ("gateway, fresh keys, memory", "nginx-keyed", 1, 0.8),
+    "embedded": ("gateway, fresh keys, embedded (power)", "nginx-keyed", 1, 0.5),
+    "replay": ("gateway, replays, memory", "nginx", 0, 1.5),
+    "replay-embedded": ("gateway, replays, embedded", "nginx", 0, 1.5),
+}
+
+
+def read(path):
+    with open(path, encoding="ascii") as lines:
+        for line in lines:
+            runs = dict(zip(FIELDS, line.rstrip("\n").split("\t")))
+            yield {k: v if k == "row" else int(v) for k, v in runs.items()}
+
+
+def median_ratio(mine, theirs):
+    """The median, lowest and highest of the rounds' ratios; None where a side is missing."""
+    by_round = {r["round"]: rate(r) for r in theirs}
+    all_of_them = sorted(rate(r) / by_round[r["round"]] for r in mine if by_round.get(r["round"]))
+    if not all_of_them:
+        return None
+    return [round(f(all_of_them), 3) for f in (statistics.median, min, max)]
+
+
+def rate(run):
+    return run["requests"] * 1e6 / run["us"]
+
+
+def summary(runs):
+    """One entry for each number of connections and row, in the order of ROWS."""
+    groups = {}
+    for run in runs:
+        groups.setdefault((run["connections"], run["row"]), []).append(run)
+    result = []
+    for connections in sorted({c for c, _ in groups}):
+        for row, (words, reference, effects, aim) in ROWS.items():
+            mine = groups.get((connections, row))
+            if not mine:
+                continue
+            middle = lambda value: statistics.median(value(r) for r in mine)
+            result.append({
+                "connections": connections, "row": row, "what": words, "rounds": len(mine),
+                "requests_per_s": round(middle(rate)),
+                "to_nginx": median_ratio(mine, groups.get((connections, reference), [])),
+                "to_bare": median_ratio(mine, groups.get((connections, "bare"), [])),
+                "aim": aim if connections > 1 else None,
+                "p50_us": round(middle(lambda r: r["p50"])), "p99_us": round(middle(lambda r: r["p99"])),
+                "cpu_us_per_request": round(middle(lambda r: r["ticks"] * TICK_US / max(r["requests"], 1)), 1),
+                "effects_per_request": round(middle(lambda r: r["effects"] / max(r["requests"], 1)), 3),
+                "bytes_per_request": round(middle(lambda r: r["rss"] * 1024 / max(r["requests"], 1))),
+                "errors": sum(r["errors"] for r in mine),
+                "expected_effects": effects,
+            })
+    return result
+
+
+def wrong(rows):
+    """Rows that did not measure what they are called: a comparison with them would be worth nothing."""
+    for r in rows:
+        where = f"{r['row']} at {r['connections']}"
+        if r["errors"]:
+            yield f"{where}: {r['errors']} requests failed"
+        # Those under way when the clock stops took effect and were not counted; the first of each key is no replay.
+        if abs(r["effects_per_request"] - r["expected_effects"]) > 0.05:
+            yield f"{where}: {r['effects_per_request']} effects per request instead of {r['expected_effects']}"
+
+
+def of(ratio):
+    return "–" if ratio is None else f"{ratio[0]:.2f} ({ratio[1]:.2f}–{ratio[2]:.2f})"
+
+
+def markdown(rows):
+    for connections in sorted({r["connections"] for r in rows}):
+        yield f"### {connections} connection{'s' if connections > 1 else ''}"
+        yield ""
+        yield "| | requests/s | of nginx | aim | of the bare upstream | p50 µs | p99 µs | CPU µs/request | memory B/request |"
+        yield "|---|---|---|---|---|---|---|---|---|"
+        for r in rows:
+            if r["connections"] == connections:
+                aim = f"≥ {r['aim']}" if r["aim"] else ""
+                yield (f"| {r['what']} | {r['requests_per_s']} | {of(r['to_nginx'])} | {aim} | {of(r['to_bare'])} | "
+                       f"{r['p50_us']} | {r['p99_us']} | {r['cpu_us_per_request']} | {r['bytes_per_request']} |")
+        yield ""
+
+
+def replace_section(path, text):
+    """Puts the text between this script's two marks in a file; the rest of the file is people's."""
+    begin, end = "<!-- compare: begin -->\n", "<!-- compare: end -->\n"
+    with open(path, encoding="utf-8") as file:
+        before, _, rest = file.read().partition(begin)
+    _, _, after = rest.partition(end)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(before + begin + text + end + after)
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("raw")
+    arguments.add_argument("about")
+    arguments.add_argument("--json")
+    arguments.add_argument("--markdown")
+    options = arguments.parse_args()
+
+    with open(options.about, encoding="utf-8") as lines:
+        about = dict(line.rstrip("\n").split(" ", 1) for line in lines)
+    rows = summary(read(options.raw))
+    text = "\n".join([
+        f"- Machine: {about['machine']}; disk: {about['disk']}, 4 KiB written and synced in {about['sync_us']} µs (median)",
+        f"- Load before the run (1, 5, 15 min): {about['load']}",
+        f"- {about['semel']}; {about['versions']}",
+        f"- `{about['command']}`",
+        "",
+        *markdown(rows),
+    ]) + "\n"
+    sys.stdout.write(text)
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump({"about": about, "rows": rows}, file, indent=1, ensure_ascii=False)
+            file.write("\n")
+    if options.markdown:
+        replace_section(options.markdown, text)
+    problems = list(wrong(rows))
+    for problem in problems:
+        print(f"not a fair measurement: {problem}", file=sys.stderr)
+    sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()
