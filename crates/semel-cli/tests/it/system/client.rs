@@ -60,7 +60,12 @@ impl Ask {
     }
 
     pub(crate) fn new(method: &str, target: &str) -> Self {
-        Self { method: method.into(), target: target.into(), fields: String::new(), body: b"{\"item\":\"tea\"}".to_vec() }
+        Self {
+            method: method.into(),
+            target: target.into(),
+            fields: String::new(),
+            body: b"{\"item\":\"tea\"}".to_vec(),
+        }
     }
 
     pub(crate) fn key(self, key: &str) -> Self {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{
+    alone,
     client::Ask,
     gateway::{Gateway, Setup},
     rounds, together,
@@ -35,6 +36,7 @@ async fn fire_and_kill(gateway: Gateway, upstream: &Upstream, round: usize) -> V
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_kill_9_finished_requests_replay_and_interrupted_ones_are_unknown_at_once() {
+    let _alone = alone().await;
     let upstream = Upstream::start().await;
     let setup = Setup::new(&upstream.url(), "embedded").with(STRICT);
     let (mut replayed, mut unknown) = (0, 0);

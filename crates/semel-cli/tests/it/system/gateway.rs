@@ -24,16 +24,35 @@ pub(crate) struct Setup {
     upstream: String,
     store: &'static str,
     extra: String,
+    level: &'static str,
+    of_upstream: &'static str,
+    /// Where the embedded store lives; in `dir` unless a test has a disk of its own.
+    data: PathBuf,
 }
 
 impl Setup {
     pub(crate) fn new(upstream: &str, store: &'static str) -> Self {
-        Self {
-            dir: Arc::new(tempfile::tempdir().expect("a temporary directory")),
-            upstream: upstream.into(),
-            store,
-            extra: String::new(),
-        }
+        let dir = Arc::new(tempfile::tempdir().expect("a temporary directory"));
+        let data = dir.path().join("data");
+        Self { dir, upstream: upstream.into(), store, extra: String::new(), level: "info", of_upstream: "", data }
+    }
+
+    /// How much it logs.
+    pub(crate) fn level(mut self, level: &'static str) -> Self {
+        self.level = level;
+        self
+    }
+
+    /// More lines of the section [upstream].
+    pub(crate) fn of_upstream(mut self, toml: &'static str) -> Self {
+        self.of_upstream = toml;
+        self
+    }
+
+    /// Another place for the embedded store.
+    pub(crate) fn data(mut self, dir: &Path) -> Self {
+        self.data = dir.join("data");
+        self
     }
 
     /// More of `semel.toml`: sections after [upstream] and [store].
@@ -42,24 +61,25 @@ impl Setup {
         self
     }
 
-    pub(crate) fn dir(&self) -> &Path {
-        self.dir.path()
-    }
-
     /// Writes the configuration and returns its path.
     fn file(&self) -> PathBuf {
         let store = match self.store {
-            "embedded" => format!("embedded:{}", self.dir.path().join("data").display()),
+            "embedded" => format!("embedded:{}", self.data.display()),
             other => other.to_owned(),
         };
         let mut toml = String::new();
         writeln!(toml, "[listen]\nhttp = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n").unwrap();
-        writeln!(toml, "[upstream.shop]\nurls = [\"{}\"]\n\n[store]\nurl = \"{store}\"\n", self.upstream).unwrap();
+        writeln!(
+            toml,
+            "[upstream.shop]\nurls = [\"{}\"]\n{}\n[store]\nurl = \"{store}\"\n",
+            self.upstream, self.of_upstream
+        )
+        .unwrap();
         // Rules want a principal; most of these tests have one caller.
         if !self.extra.contains("[principal]") && self.extra.contains("[[rule]]") {
             writeln!(toml, "[principal]\nshared = true\n").unwrap();
         }
-        writeln!(toml, "[log]\nformat = \"json\"\nlevel = \"info\"\n\n{}", self.extra).unwrap();
+        writeln!(toml, "[log]\nformat = \"json\"\nlevel = \"{}\"\n\n{}", self.level, self.extra).unwrap();
         let path = self.dir.path().join("semel.toml");
         std::fs::write(&path, toml).expect("the configuration is written");
         path
@@ -118,13 +138,36 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    pub(crate) fn pid(&self) -> u32 {
+    fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// What it wrote to standard error so far.
     pub(crate) fn said(&self) -> String {
         self.said.lock().clone()
+    }
+
+    /// Waits until it has written `words`.
+    pub(crate) async fn says(&self, words: &str) {
+        for _ in 0..1_000 {
+            if self.said().contains(words) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("it never said {words}: {}", self.said());
+    }
+
+    /// Resident memory in bytes.
+    pub(crate) fn resident(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the process is there");
+        let line = status.lines().find(|l| l.starts_with("VmRSS:")).expect("Linux says how much is resident");
+        line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok()).expect("in kB") * 1024
+    }
+
+    /// Open file descriptors.
+    pub(crate) fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("the process is there").count()
     }
 
     /// SIGKILL: nothing of the process runs afterwards.

@@ -46,6 +46,30 @@ async fn a_drain_ends_at_its_deadline_whatever_still_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_second_sigterm_ends_it_at_once_and_what_ran_is_unknown() {
+    let upstream = Upstream::start().await;
+    let setup = Setup::new(&upstream.url(), "embedded");
+    let mut gateway = setup.start();
+    let http = gateway.http;
+    let running = tokio::spawn(async move { Ask::post("/slow/20000").key("stuck").try_send(http).await });
+    upstream.reached("stuck").await;
+    gateway.terminate();
+    // It drains: asked once, it stays as long as something runs.
+    gateway.says("asked to stop").await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!running.is_finished(), "the drain waits for what runs");
+    gateway.terminate();
+    let status = gateway.ended(Duration::from_secs(8));
+    assert_eq!(status.code(), Some(3), "not a clean end: {}", gateway.said());
+    assert!(gateway.said().contains("unknown"), "it says what that means: {}", gateway.said());
+    assert!(running.await.unwrap().is_err());
+    let gateway = setup.start();
+    let again = Ask::post("/slow/20000").key("stuck").send(gateway.http).await;
+    assert_eq!((again.status, again.problem().as_str()), (409, "outcome-unknown"), "{again:?}");
+    assert_eq!(upstream.effects("stuck").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn health_readiness_and_metrics_say_what_is() {
     let upstream = Upstream::start().await;
     let gateway = Setup::new(&upstream.url(), "memory").start();
@@ -75,7 +99,9 @@ async fn an_upgrade_passes_and_is_never_guarded() {
     let gateway = Setup::new(&upstream.url(), "memory").start();
     let mut stream = TcpStream::connect(gateway.http).await.unwrap();
     stream
-        .write_all(b"GET /socket HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\nIdempotency-Key: k\r\n\r\n")
+        .write_all(
+            b"GET /socket HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\nIdempotency-Key: k\r\n\r\n",
+        )
         .await
         .unwrap();
     let answer = read(&mut stream, false).await.unwrap();
@@ -103,10 +129,10 @@ fn a_bad_file_is_refused_with_line_column_and_a_suggestion() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("semel.toml");
     std::fs::write(&file, "[upstream.shop]\nurls = [\"http://127.0.0.1:1\"]\n\n[[rule]]\nnam = \"x\"\n").unwrap();
-    for subcommand in [["gateway", "-c"].as_slice(), &["check"]] {
+    for (subcommand, code) in [(["gateway", "-c"].as_slice(), 2), (&["check"], 1)] {
         let output = command(subcommand).arg(&file).stdin(Stdio::null()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
-        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert_eq!(output.status.code(), Some(code), "{said}");
         assert!(said.contains("semel.toml:5:1") && said.contains("name"), "{said}");
     }
 }
@@ -121,4 +147,15 @@ async fn prove_finds_the_bare_service_unsafe_and_the_guarded_one_safe() {
         let ended = run(&["prove", url, "--rounds", "5", "--concurrency", "50", "--ramp", "0s", "--altered"]).await;
         assert_eq!(ended.code, code, "{ended:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_demo_shows_the_problem_and_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let any = "127.0.0.1:0";
+    let place = dir.path().to_str().unwrap();
+    let ended = run(&["demo", "--exit", "--dir", place, "--listen", any, "--admin", any, "--service", any]).await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.out.contains("1 ran, 99 replayed"), "{}", ended.out);
+    assert!(dir.path().join("orders.db").is_file(), "a real database");
 }

@@ -6,6 +6,7 @@
     reason = "these tests are about real processes in real time: they spawn, sleep and measure like any client"
 )]
 
+mod bounds;
 mod client;
 mod crashes;
 mod disconnects;
@@ -17,6 +18,7 @@ mod replays;
 mod sameness;
 mod storms;
 mod upstream;
+mod words;
 
 use tokio::sync::{Mutex, MutexGuard};
 

@@ -81,7 +81,11 @@ async fn a_quoted_key_and_a_bare_one_are_one_key() {
     }
     assert_eq!(upstream.count(), 1);
     let twice = Ask::post("/orders").key("abc").key("\"abc\"").send(gateway.http).await;
-    assert_eq!((twice.status, twice.field("idempotent-replayed")), (200, Some("true")), "equal twice is one: {twice:?}");
+    assert_eq!(
+        (twice.status, twice.field("idempotent-replayed")),
+        (200, Some("true")),
+        "equal twice is one: {twice:?}"
+    );
     let unequal = Ask::post("/orders").key("abc").key("abd").send(gateway.http).await;
     assert_eq!((unequal.status, unequal.problem().as_str()), (400, "key-invalid"), "{unequal:?}");
 }

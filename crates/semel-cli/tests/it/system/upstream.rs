@@ -96,6 +96,13 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
     while let Some((head, body)) = request(&mut stream, &mut buffer).await {
         let effect = Effect { head, body };
         let path = effect.head.split(' ').nth(1).unwrap_or("/").split('?').next().unwrap_or("/").to_owned();
+        if path == "/count" {
+            let count = state.all.load(Ordering::SeqCst).to_string();
+            if stream.write_all(&plain(200, "", count.as_bytes())).await.is_err() {
+                return;
+            }
+            continue;
+        }
         let key = effect.header("idempotency-key").unwrap_or("").trim_matches('"').to_owned();
         let n = {
             let mut effects = state.effects.lock();
@@ -125,9 +132,11 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
                 return;
             }
             "cookies" => plain(200, "Set-Cookie: a=1\r\nSet-Cookie: b=2\r\nX-Kept: yes\r\n", created.as_bytes()),
-            "commas" => {
-                plain(200, "X-List: a, b,c\r\nX-List: \"d,e\"\r\nETag: \"v1,2\"\r\nLink: </a>; rel=next\r\n", created.as_bytes())
-            }
+            "commas" => plain(
+                200,
+                "X-List: a, b,c\r\nX-List: \"d,e\"\r\nETag: \"v1,2\"\r\nLink: </a>; rel=next\r\n",
+                created.as_bytes(),
+            ),
             "empty" => b"HTTP/1.1 204 No Content\r\nX-Kept: yes\r\n\r\n".to_vec(),
             "other" => plain(303, "Location: /orders/7?a=b\r\n", b""),
             "gzip" => plain(200, "Content-Encoding: gzip\r\nContent-Type: text/plain\r\n", GZIP),
@@ -145,6 +154,14 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
                 }
                 out.extend_from_slice(b"0\r\n\r\n");
                 out
+            }
+            // Pieces with a pause after each.
+            "drip" => {
+                let begun = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+                if begun.is_err() || drip(&mut stream, number(1), number(2)).await.is_err() {
+                    return;
+                }
+                continue;
             }
             "says" => {
                 let said = words.get(1).copied().unwrap_or("keep");
@@ -172,9 +189,20 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
     }
 }
 
+/// `pieces` chunks, `pause` milliseconds after each.
+async fn drip(stream: &mut TcpStream, pieces: usize, pause: usize) -> std::io::Result<()> {
+    for n in 0..pieces {
+        let piece = format!("piece {n};");
+        stream.write_all(format!("{:x}\r\n{piece}\r\n", piece.len()).as_bytes()).await?;
+        tokio::time::sleep(Duration::from_millis(pause as u64)).await;
+    }
+    stream.write_all(b"0\r\n\r\n").await
+}
+
 /// `hello` in gzip.
 pub(crate) const GZIP: &[u8] = &[
-    0x1f, 0x8b, 0x08, 0, 0, 0, 0, 0, 0, 0x03, 0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0, 0x86, 0xa6, 0x10, 0x36, 0x05, 0, 0, 0,
+    0x1f, 0x8b, 0x08, 0, 0, 0, 0, 0, 0, 0x03, 0xcb, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0, 0x86, 0xa6, 0x10, 0x36, 0x05, 0,
+    0, 0,
 ];
 
 /// `n` bytes that are not all the same.
@@ -183,7 +211,8 @@ pub(crate) fn pattern(n: usize) -> Vec<u8> {
 }
 
 fn plain(status: u16, fields: &str, body: &[u8]) -> Vec<u8> {
-    let mut out = format!("HTTP/1.1 {status} Some Words\r\n{fields}Content-Length: {}\r\n\r\n", body.len()).into_bytes();
+    let mut out =
+        format!("HTTP/1.1 {status} Some Words\r\n{fields}Content-Length: {}\r\n\r\n", body.len()).into_bytes();
     out.extend_from_slice(body);
     out
 }
