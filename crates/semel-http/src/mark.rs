@@ -3,7 +3,8 @@
 /// The verdict on an answer, as the outcome table or whoever made the answer sees it.
 ///
 /// A service or a proxy that knows more than a status can say puts a `Mark` into the *extensions of its response*; it
-/// wins over the table. A proxy that could not connect says [`Mark::NothingSent`], and the guard frees the key.
+/// wins over the table. A proxy that could not connect says [`Mark::NothingSent`], and the guard frees the key; one that
+/// sent the request and got no answer says [`Mark::Lost`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum Mark {
@@ -15,4 +16,8 @@ pub enum Mark {
     NothingSent,
     /// Nobody can tell. Never run again by itself.
     Unknown,
+    /// The request went out and its answer was lost: the connection broke, or the time was up. Unknown, or free again
+    /// where the rule says that a failure leaves nothing behind
+    /// ([`Classify::failed`](crate::classify::Classify::failed)).
+    Lost,
 }

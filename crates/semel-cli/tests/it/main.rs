@@ -1,4 +1,5 @@
-//! The commands as a user meets them: the binary for `prove`, the library for the parts of `demo`.
+//! The commands as a user meets them: the binary for `prove`, the library for the parts of `demo`; under `system` the
+//! gateway with storms, crashes and hostile clients.
 
 mod check;
 mod demo;
@@ -6,3 +7,4 @@ mod endpoints;
 mod gateway;
 mod prove;
 mod semel;
+mod system;

@@ -79,7 +79,7 @@ impl Problem {
         match self {
             Self::UpstreamUnreachable => Some(Mark::NothingSent),
             Self::UpstreamBroken | Self::UpstreamTimeout | Self::RequestIncomplete | Self::RequestTimeout => {
-                Some(Mark::Unknown)
+                Some(Mark::Lost)
             }
             Self::BadRequest(_) | Self::NotImplemented(_) | Self::Overloaded => None,
         }

@@ -50,7 +50,7 @@ async fn an_upstream_that_dies_after_reading_is_unknown_and_not_asked_again() {
     .await;
     let gateway = Gateway::before(upstream.address);
     let answer = gateway.connect().await.ask(GUARDED_GET).await;
-    assert_eq!(problem(&answer), (502, "upstream-broken", "unknown"));
+    assert_eq!(problem(&answer), (502, "upstream-broken", "lost"));
     assert!(answer.1.contains("\"retryable\":false"));
     assert_eq!(upstream.seen(), 1);
 }
@@ -73,7 +73,7 @@ async fn a_kept_connection_that_dies_with_the_request_is_unknown_and_not_asked_a
     let gateway = Gateway::with(upstream.address, |_, f| counters = Some(f.counters.clone()));
     let mut wire = gateway.connect().await;
     wire.ask(GET).await;
-    assert_eq!(problem(&wire.ask(GET).await), (502, "upstream-broken", "unknown"));
+    assert_eq!(problem(&wire.ask(GET).await), (502, "upstream-broken", "lost"));
     assert_eq!(upstream.seen(), 1);
     let counters = counters.unwrap();
     assert_eq!((counters.broken.get(), counters.broken_reused.get(), counters.connected.get()), (1, 1, 1));
@@ -103,7 +103,7 @@ async fn a_request_is_sent_again_only_where_nothing_of_it_was_written() {
         // No pause: the end of the last connection and the next request race.
         match problem(&wire.ask(GET).await) {
             (200, ..) => fine += 1,
-            (502, "upstream-broken", "unknown") => lost += 1,
+            (502, "upstream-broken", "lost") => lost += 1,
             (502, "upstream-unreachable", "nothing-sent") => {}
             other => panic!("{other:?}"),
         }
@@ -121,7 +121,7 @@ async fn no_answer_in_time_is_unknown() {
     let gateway = Gateway::with(upstream.address, |_, f| f.first_byte = SOON);
     let began = tokio::time::Instant::now();
     let answer = gateway.connect().await.ask(GUARDED_GET).await;
-    assert_eq!(problem(&answer), (504, "upstream-timeout", "unknown"));
+    assert_eq!(problem(&answer), (504, "upstream-timeout", "lost"));
     assert!(began.elapsed() >= SOON && began.elapsed() < PATIENCE);
 }
 
@@ -180,7 +180,7 @@ async fn an_answer_that_is_no_http_is_unknown() {
         .await;
         let gateway = Gateway::before(upstream.address);
         let answer = gateway.connect().await.ask(GUARDED_GET).await;
-        assert_eq!(problem(&answer), (502, "upstream-broken", "unknown"));
+        assert_eq!(problem(&answer), (502, "upstream-broken", "lost"));
     }
 }
 

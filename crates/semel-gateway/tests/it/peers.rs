@@ -97,7 +97,7 @@ impl Service<Request<RequestBody>> for Shown {
             let mut answer = answer.await?;
             let mark = match answer.extensions().get::<Mark>() {
                 Some(Mark::NothingSent) => "nothing-sent",
-                Some(Mark::Unknown) => "unknown",
+                Some(Mark::Lost) => "lost",
                 Some(_) => "other",
                 None => return Ok(answer),
             };

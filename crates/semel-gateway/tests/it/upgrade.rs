@@ -75,7 +75,7 @@ async fn a_protocol_switch_nobody_asked_for_is_broken() {
     .await;
     let gateway = Gateway::before(upstream.address);
     let (head, _) = gateway.connect().await.ask(crate::peers::GET).await;
-    assert_eq!((status(&head), field(&head, "x-mark")), (502, Some("unknown")));
+    assert_eq!((status(&head), field(&head, "x-mark")), (502, Some("lost")));
 }
 
 #[tokio::test]

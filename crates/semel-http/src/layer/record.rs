@@ -42,7 +42,7 @@ pub(super) fn failed(rule: &Rule, why: &str) -> Verdict {
     match rule.classify.failed() {
         Mark::Release => Verdict::Release { counts: true, answer: None },
         Mark::NothingSent => Verdict::Release { counts: false, answer: None },
-        Mark::Unknown | Mark::Keep => Verdict::Unknown { last: Some(why.into()) },
+        Mark::Unknown | Mark::Lost | Mark::Keep => Verdict::Unknown { last: Some(why.into()) },
     }
 }
 
@@ -77,7 +77,7 @@ impl Recorder<'_> {
                     Mark::Keep => Verdict::Keep(outcome()),
                     Mark::Release => Verdict::Release { counts: true, answer: Some(outcome()) },
                     Mark::NothingSent => Verdict::Release { counts: false, answer: Some(outcome()) },
-                    Mark::Unknown => Verdict::Unknown { last: Some(status_words(head.status)) },
+                    Mark::Unknown | Mark::Lost => Verdict::Unknown { last: Some(status_words(head.status)) },
                 };
                 let given = Given { head, body, not_sent: mark == Mark::NothingSent };
                 Ran { value: Done::Answer(Box::new(given)), verdict }
@@ -94,7 +94,11 @@ impl Recorder<'_> {
     }
 
     fn mark(&self, status: StatusCode, headers: &HeaderMap, trailers: Option<&HeaderMap>, word: Option<Mark>) -> Mark {
-        word.unwrap_or_else(|| self.rule.classify.verdict(&Answered { status, headers, trailers }))
+        match word.unwrap_or_else(|| self.rule.classify.verdict(&Answered { status, headers, trailers })) {
+            // Whoever made this answer has none of the service's: the status is the proxy's own and no row is about it.
+            Mark::Lost => self.rule.classify.failed(),
+            mark => mark,
+        }
     }
 
     fn broke_off(&self, error: &BoxError) -> Verdict {
@@ -122,7 +126,7 @@ impl Recorder<'_> {
         // What is recorded is the service's answer, before ours is added.
         let (status, headers) = (head.status, head.headers.clone());
         let foreseen = match self.mark(status, &headers, None, word) {
-            Mark::Unknown => Status::Unknown,
+            Mark::Unknown | Mark::Lost => Status::Unknown,
             Mark::Keep | Mark::Release | Mark::NothingSent => Status::Fresh,
         };
         head.headers.insert(&IDEMPOTENCY_STATUS, foreseen.value());
@@ -155,7 +159,7 @@ impl Recorder<'_> {
             }
             Mark::Release => Verdict::Release { counts: true, answer: None },
             Mark::NothingSent => Verdict::Release { counts: false, answer: None },
-            Mark::Unknown => Verdict::Unknown { last: Some(status_words(status)) },
+            Mark::Unknown | Mark::Lost => Verdict::Unknown { last: Some(status_words(status)) },
         };
         Ran { value: Done::Streamed { complete: reader.frames.is_some() }, verdict }
     }

@@ -73,6 +73,17 @@ async fn the_services_own_word_wins_over_the_table_and_a_mark_over_both() {
     assert_eq!(second(rule(), 502, Some("keep"), Some(Mark::NothingSent)).await, (502, "fresh".into(), 2));
 }
 
+/// A proxy's own 502 said "unknown" to every rule, so that a relaxed one never freed the key after a broken connection,
+/// as its table says it does.
+#[tokio::test]
+async fn a_lost_answer_is_what_the_rule_calls_a_failure_whatever_its_rows_say_about_the_status() {
+    assert_eq!(second(rule(), 502, None, Some(Mark::Lost)).await, (409, "outcome-unknown".into(), 1));
+    let relaxed = rule().outcomes(Outcomes::relaxed());
+    assert_eq!(second(relaxed, 502, None, Some(Mark::Lost)).await, (502, "fresh".into(), 2));
+    let early = rule().outcomes(Outcomes::strict().release_on([StatusCode::BAD_GATEWAY]));
+    assert_eq!(second(early, 502, None, Some(Mark::Lost)).await, (409, "outcome-unknown".into(), 1));
+}
+
 #[tokio::test]
 async fn an_unknown_outcome_says_since_when_and_the_last_status() {
     let engine = Engine::memory();

@@ -1,0 +1,131 @@
+//! When two requests are one, and when they must not be.
+
+use super::{
+    client::Ask,
+    gateway::{Gateway, Setup},
+    upstream::Upstream,
+};
+
+async fn shop(rule: &str) -> (Upstream, Gateway) {
+    let upstream = Upstream::start().await;
+    let gateway = Setup::new(&upstream.url(), "memory").with(rule).start();
+    (upstream, gateway)
+}
+
+const BY_USER: &str = "[principal]\nheader = \"X-User\"\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_key_with_another_question_is_refused_and_nothing_leaks() {
+    let (upstream, gateway) = shop("").await;
+    let first = Ask::post("/orders?a=1").key("k").body("{\"secret\":1}").send(gateway.http).await;
+    assert_eq!(first.status, 200);
+    let others = [
+        Ask::post("/orders?a=1").key("k").body("{\"secret\":2}"),
+        Ask::post("/orders?a=1").key("k").body(""),
+        Ask::post("/orders/x?a=1").key("k").body("{\"secret\":1}"),
+        Ask::post("/orders?a=2").key("k").body("{\"secret\":1}"),
+        Ask::post("/orders").key("k").body("{\"secret\":1}"),
+        Ask::new("PUT", "/orders?a=1").key("k").body("{\"secret\":1}"),
+        Ask::new("PATCH", "/orders?a=1").key("k").body("{\"secret\":1}"),
+        Ask::new("DELETE", "/orders?a=1").key("k").body("{\"secret\":1}"),
+    ];
+    for other in others {
+        let answer = other.send(gateway.http).await;
+        assert_eq!((answer.status, answer.problem().as_str()), (422, "key-reused"), "{other:?}: {answer:?}");
+        assert!(!answer.text().contains("order\""), "nothing of the first answer: {}", answer.text());
+        assert_eq!(answer.field("idempotency-error-source"), Some("guard"));
+    }
+    assert_eq!(upstream.count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_principals_with_one_key_are_two_intents() {
+    let (upstream, gateway) = shop(BY_USER).await;
+    let ask = |user: &str| Ask::post("/orders").key("k").field("X-User", user);
+    let (ann, ben) = (ask("ann").send(gateway.http).await, ask("ben").send(gateway.http).await);
+    assert_eq!((ann.idempotency_status(), ben.idempotency_status()), ("fresh", "fresh"));
+    assert_ne!(ann.body, ben.body);
+    assert_eq!(ask("ann").send(gateway.http).await.body, ann.body);
+    assert_eq!(ask("ben").send(gateway.http).await.body, ben.body);
+    assert_eq!(upstream.count(), 2);
+    let nobody = Ask::post("/orders").key("k").send(gateway.http).await;
+    assert_eq!((nobody.status, nobody.problem().as_str()), (403, "principal-missing"), "{nobody:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_no_configuration_other_credentials_get_no_stored_byte() {
+    let (upstream, gateway) = shop("").await;
+    let ask = Ask::post("/orders").key("k");
+    let first = ask.clone().field("Authorization", "Bearer ann").send(gateway.http).await;
+    assert_eq!(first.status, 200);
+    for other in [
+        ask.clone().field("Authorization", "Bearer ben"),
+        ask.clone().field("Cookie", "session=1"),
+        ask.clone().field("Authorization", "Bearer ann").field("Cookie", "session=1"),
+        ask.clone(),
+    ] {
+        let answer = other.send(gateway.http).await;
+        assert_eq!((answer.status, answer.problem().as_str()), (409, "duplicate"), "{answer:?}");
+        assert!(!answer.text().contains("order\""), "{}", answer.text());
+    }
+    assert_eq!(upstream.count(), 1, "a rotated token never causes a second run");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quoted_key_and_a_bare_one_are_one_key() {
+    let (upstream, gateway) = shop("").await;
+    let forms = ["\"abc\"", "abc", "\"abc\";v=1", " abc "];
+    for form in forms {
+        let answer = Ask::post("/orders").key(form).send(gateway.http).await;
+        assert_eq!(answer.status, 200, "{form}: {answer:?}");
+    }
+    assert_eq!(upstream.count(), 1);
+    let twice = Ask::post("/orders").key("abc").key("\"abc\"").send(gateway.http).await;
+    assert_eq!(
+        (twice.status, twice.field("idempotent-replayed")),
+        (200, Some("true")),
+        "equal twice is one: {twice:?}"
+    );
+    let unequal = Ask::post("/orders").key("abc").key("abd").send(gateway.http).await;
+    assert_eq!((unequal.status, unequal.problem().as_str()), (400, "key-invalid"), "{unequal:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_is_none_is_refused() {
+    let (upstream, gateway) = shop("").await;
+    let long = "x".repeat(300);
+    let longer = "x".repeat(10_000);
+    for bad in ["", "\"\"", "schlüssel", "a b", "a, b", "\"open", &long, &longer] {
+        let answer = Ask::post("/orders").key(bad).send(gateway.http).await;
+        assert_eq!((answer.status, answer.problem().as_str()), (400, "key-invalid"), "{bad:.20}: {answer:?}");
+    }
+    assert_eq!(upstream.count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_carries_no_key_or_is_safe_passes() {
+    let (upstream, gateway) = shop("").await;
+    for _ in 0..2 {
+        assert_eq!(Ask::post("/orders").send(gateway.http).await.status, 200);
+        assert_eq!(Ask::new("GET", "/orders").body("").key("k").send(gateway.http).await.status, 200);
+        let head = Ask::new("HEAD", "/big/1000").body("").key("k").send(gateway.http).await;
+        assert_eq!((head.status, head.field("content-length")), (200, Some("1000")), "{head:?}");
+    }
+    assert_eq!(upstream.count(), 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn under_reject_a_networks_retry_gets_the_answer_and_a_second_click_does_not() {
+    let rule = "[[rule]]\nname = \"all\"\nmatch = \"/*\"\non_duplicate = \"reject\"\n";
+    let (upstream, gateway) = shop(rule).await;
+    let click = |id: &str| Ask::post("/slow/200").key("form").field("X-Request-Id", id);
+    let (a, b, c) = tokio::join!(
+        async { click("one").send(gateway.http).await },
+        async { click("one").send(gateway.http).await },
+        async { click("one").send(gateway.http).await }
+    );
+    assert!(a.status == 201 && a.body == b.body && b.body == c.body, "one click, three copies: {a:?} {b:?} {c:?}");
+    let second = click("two").send(gateway.http).await;
+    assert_eq!((second.status, second.problem().as_str()), (409, "duplicate"), "{second:?}");
+    assert_eq!(upstream.effects("form").len(), 1);
+}
