@@ -101,6 +101,54 @@ fn the_directory_keeps_a_secret_of_its_own_unless_one_is_configured() {
     assert!(matches!(&e, OpenError::Damaged { path, .. } if path.ends_with("secret")), "{e:?}");
 }
 
+/// Each of these opened as an empty store would have, with not a word: every finished request could run again.
+#[test]
+fn a_store_whose_records_would_not_be_found_is_refused() {
+    let whole = tempfile::tempdir().unwrap();
+    let file = |name: &str| whole.path().join(name);
+    let store = open(whole.path()).unwrap();
+    drop(now(store.settle(&claim(&store, &ask(1, 0)), &done(7, 100))).unwrap());
+    drop(store);
+    let secret = fs::read(file("secret")).unwrap();
+
+    let mut flipped = secret.clone();
+    flipped[9] ^= 1;
+    fs::write(file("secret"), flipped).unwrap();
+    let e = open(whole.path()).unwrap_err();
+    assert!(matches!(e, OpenError::OtherSecret { .. }) && e.to_string().contains("another secret"), "{e:?}");
+
+    fs::remove_file(file("secret")).unwrap();
+    let e = open(whole.path()).unwrap_err();
+    assert!(matches!(&e, OpenError::Damaged { path, .. } if path.ends_with("secret")), "{e:?}");
+    assert!(!file("secret").exists());
+
+    let configured = |material: &[u8]| {
+        let secret = Some(Secret::from_material(material).unwrap());
+        EmbeddedStore::open(whole.path(), &Env::system(), &Options { secret, ..options() })
+    };
+    assert!(matches!(configured(&[7; 32]), Err(OpenError::OtherSecret { .. })));
+    drop(configured(&secret).unwrap());
+    fs::write(file("secret"), &secret).unwrap();
+
+    let journal = fs::read_dir(file("tables")).unwrap().map(|e| e.unwrap().path());
+    let journal = journal.filter(|p| p.extension().is_some_and(|e| e == "jnl")).max().unwrap();
+    fs::rename(&journal, file("aside")).unwrap();
+    let e = open(whole.path()).unwrap_err();
+    assert!(matches!(e, OpenError::Damaged { .. }) && e.to_string().contains("journal"), "{e:?}");
+    fs::rename(file("aside"), journal).unwrap();
+
+    fs::rename(file("tables"), file("aside")).unwrap();
+    let e = open(whole.path()).unwrap_err();
+    assert!(matches!(&e, OpenError::Damaged { path, .. } if path.ends_with("tables")), "{e:?}");
+    fs::rename(file("aside"), file("tables")).unwrap();
+
+    // As a version without a proof left it.
+    fs::remove_file(file("secret-proof")).unwrap();
+    let store = open(whole.path()).unwrap();
+    assert_eq!(record(&store, 1).unwrap().state, StateCode::Done);
+    assert!(file("secret-proof").exists());
+}
+
 #[test]
 fn a_first_start_that_was_interrupted_anywhere_is_finished() {
     let dir = tempfile::tempdir().unwrap();
@@ -109,6 +157,7 @@ fn a_first_start_that_was_interrupted_anywhere_is_finished() {
     drop(open(dir.path()).unwrap());
     fs::rename(dir.path().join("tables"), dir.path().join("tables.new")).unwrap();
     fs::remove_file(dir.path().join("tables.new/version")).unwrap();
+    fs::remove_file(dir.path().join("secret-proof")).unwrap();
     let store = open(dir.path()).unwrap();
     let _running = claim(&store, &ask(1, 0));
     assert!(!dir.path().join("tables.new").exists());
