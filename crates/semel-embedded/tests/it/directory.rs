@@ -1,12 +1,12 @@
 //! Who has the directory, and which directories are refused.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 use semel_core::{
     env::Env,
     identity::{Purpose, Secret},
     record::StateCode,
-    store::{Filter, Store, StoreAdmin},
+    store::{Filter, Store, StoreAdmin, StoreErrorKind},
 };
 use semel_embedded::{EmbeddedStore, OpenError, Options};
 
@@ -147,6 +147,26 @@ fn a_store_whose_records_would_not_be_found_is_refused() {
     let store = open(whole.path()).unwrap();
     assert_eq!(record(&store, 1).unwrap().state, StateCode::Done);
     assert!(file("secret-proof").exists());
+}
+
+/// Deleted or moved under a running store, the files live on without a name: grants that the next start knows nothing of.
+#[test]
+fn a_directory_that_was_taken_away_gets_no_more_grants() {
+    let parent = tempfile::tempdir().unwrap();
+    let (dir, aside) = (parent.path().join("data"), parent.path().join("aside"));
+    let options = Options { space_check: Duration::ZERO, ..options() };
+    let store = EmbeddedStore::open(&dir, &Env::system(), &options).unwrap();
+    drop(now(store.settle(&claim(&store, &ask(1, 0)), &done(7, 100))).unwrap());
+    fs::rename(&dir, &aside).unwrap();
+    fs::create_dir(&dir).unwrap();
+    let refused = now(store.claim(&ask(2, 0))).unwrap_err();
+    assert!(refused.kind == StoreErrorKind::ReadOnly, "{refused:?}");
+    assert!(!now(store.health()).unwrap().writable);
+    assert_eq!(record(&store, 1).unwrap().state, StateCode::Done);
+    drop(store);
+    fs::remove_dir(&dir).unwrap();
+    fs::rename(&aside, &dir).unwrap();
+    assert_eq!(record(&open(&dir).unwrap(), 1).unwrap().state, StateCode::Done);
 }
 
 #[test]
