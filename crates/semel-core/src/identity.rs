@@ -92,6 +92,8 @@ pub enum Purpose {
     ApiKey = 0x83,
     /// A fingerprint of what was asked.
     Fingerprint = 0x84,
+    /// A store's proof of the secret that its records were made with.
+    Proof = 0x85,
 }
 
 /// A 32-byte keyed digest; see [`Secret::digest`].

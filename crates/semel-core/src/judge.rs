@@ -71,7 +71,7 @@ pub enum Judgement {
 pub struct Running {
     /// What is left of its lease, or the time after which it is worth asking again.
     pub left: Duration,
-    /// Its fence; `None` for a record this process cannot read.
+    /// Its fence; `None` where nobody may wait for it: the record cannot be read here, or its question not be compared.
     pub fence: Option<Fence>,
     /// Whether it serves the same request id.
     pub same_request: bool,
@@ -112,11 +112,12 @@ pub fn judge(ask: &Ask, found: Option<&Record>, now: StoreTime, caller: &Caller)
     // A parked record has dropped its fingerprint: there is nothing left to compare.
     let comparable = r.state == StateCode::Parked || r.fingerprint.version() == ask.fingerprint.version();
     let (Some(rest), true) = (rest, comparable) else {
-        // Parked and in flight say so themselves, whatever was asked: there is nothing to leak in that.
+        // Parked and in flight say so themselves, whatever was asked: there is nothing to leak in that. But nobody waits for
+        // this attempt (no fence): neither question nor caller could be compared, so its answer is not this one's.
         return match r.reads_as(now) {
             StateCode::InFlight => Judgement::InFlight(Running {
                 left: r.lease_until.since(now).max(MIN_RETRY),
-                fence: r.fence,
+                fence: None,
                 same_request: false,
             }),
             _ if r.state == StateCode::Parked => parked(r, None),

@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use semel_core::{env::Rng, identity::Secret};
+use semel_core::{
+    env::Rng,
+    identity::{Purpose, Secret},
+};
 
 use crate::OpenError;
 
@@ -19,6 +22,7 @@ const NAME: &str = "semel-embedded";
 const LOCK: &str = "lock";
 const VERSION_FILE: &str = "version";
 const SECRET: &str = "secret";
+const PROOF: &str = "secret-proof";
 const RESERVE: &str = "reserve";
 const TABLES: &str = "tables";
 /// Tables that were being made when a first start was interrupted. Nothing was ever answered from them.
@@ -88,10 +92,26 @@ impl Directory {
         sync_dir(&self.path)
     }
 
-    /// The directory's own secret; made at the first call.
-    pub(crate) fn secret(&self, rng: &dyn Rng) -> Result<Secret, OpenError> {
+    /// Whether there are tables. Where a secret was proved there were some, and an empty store in their place would run
+    /// everything again.
+    pub(crate) fn has_tables(&self) -> Result<bool, OpenError> {
+        let (tables, proof) = (self.tables(), self.path.join(PROOF));
+        let there = exists(&tables)?;
+        if !there && exists(&proof)? {
+            return Err(OpenError::Damaged { path: tables, why: "it is missing".to_owned() });
+        }
+        Ok(there)
+    }
+
+    /// The directory's own secret. `may_make`: there are no records yet. A new secret for old records would find none of
+    /// them, and run everything again.
+    pub(crate) fn secret(&self, rng: &dyn Rng, may_make: bool) -> Result<Secret, OpenError> {
         let path = self.path.join(SECRET);
-        if !path.try_exists().map_err(OpenError::io("looking for", &path))? {
+        if !exists(&path)? {
+            if !may_make {
+                let why = "it is missing, and no secret is configured that the records were made with".to_owned();
+                return Err(OpenError::Damaged { path, why });
+            }
             let mut bytes = [0; 32];
             rng.fill(&mut bytes);
             let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
@@ -99,6 +119,19 @@ impl Directory {
         }
         let material = fs::read(&path).map_err(OpenError::io("reading", &path))?;
         Secret::from_material(&material).map_err(|e| OpenError::Damaged { path, why: e.to_string() })
+    }
+
+    /// Checks that `secret` is the one that the records were made with: under another nothing is found, and everything runs
+    /// again. Called when the tables are there; what they were made with is written down the first time.
+    pub(crate) fn prove(&self, secret: &Secret) -> Result<(), OpenError> {
+        let path = self.path.join(PROOF);
+        let proof: String = secret.digest(Purpose::Proof, &[]).as_bytes().iter().map(|b| format!("{b:02x}")).collect();
+        match fs::read(&path) {
+            Ok(found) if found == proof.as_bytes() => Ok(()),
+            Ok(_) => Err(OpenError::OtherSecret { dir: self.path.clone() }),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => put_file(&path, proof.as_bytes()),
+            Err(e) => Err(OpenError::io("reading", path)(e)),
+        }
     }
 
     fn check_version(&self) -> Result<(), OpenError> {
@@ -114,6 +147,10 @@ impl Directory {
             Err(e) => Err(OpenError::io("reading", path)(e)),
         }
     }
+}
+
+fn exists(path: &Path) -> Result<bool, OpenError> {
+    path.try_exists().map_err(OpenError::io("looking for", path))
 }
 
 fn refuse_strangers(dir: &Path) -> Result<(), OpenError> {

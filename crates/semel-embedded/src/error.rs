@@ -29,6 +29,11 @@ pub enum OpenError {
         /// The version that this program reads and writes.
         known: u32,
     },
+    /// Its records were made with another secret: with this one none of them would be found.
+    OtherSecret {
+        /// Which directory.
+        dir: PathBuf,
+    },
     /// What is stored cannot be right.
     Damaged {
         /// Which file or directory.
@@ -81,6 +86,14 @@ impl fmt::Display for OpenError {
                 f,
                 "the store in {} has format `{found}`, this program reads version {known}: use the program that wrote \
                  it, or name another directory",
+                dir.display()
+            ),
+            Self::OtherSecret { dir } => write!(
+                f,
+                "the records in {} were made with another secret: with this one none of them would be found, and their \
+                 requests could run a second time. Name the secret they were made with (without a configured one that is \
+                 the file `secret` in there); or, if losing them is acceptable, move the directory away and start with \
+                 an empty one",
                 dir.display()
             ),
             Self::Damaged { path, why } => write!(

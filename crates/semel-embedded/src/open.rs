@@ -32,14 +32,19 @@ impl EmbeddedStore {
     /// [`OpenError::InUse`].
     pub fn open(dir: &Path, env: &Env, options: &Options) -> Result<Self, OpenError> {
         let directory = Directory::take(dir)?;
+        let has_tables = directory.has_tables()?;
+        // Before the tables, so that there are never tables without the secret that their records were made with.
         let secret = match &options.secret {
             Some(_) => None,
-            None => Some(directory.secret(&*env.rng)?),
+            None => Some(directory.secret(&*env.rng, !has_tables)?),
         };
         let tables = directory.tables();
-        if !tables.try_exists().map_err(OpenError::io("looking for", &tables))? {
+        if !has_tables {
             Tables::create(&directory.unfinished_tables()?)?;
             directory.finish_tables()?;
+        }
+        if let Some(secret) = secret.as_ref().or(options.secret.as_ref()) {
+            directory.prove(secret)?;
         }
         let damaged = |why: String| OpenError::Damaged { path: tables.clone(), why };
         // Damage that no checksum shows can make the reader of the tables panic.

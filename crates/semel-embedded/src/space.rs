@@ -16,11 +16,11 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -49,6 +49,9 @@ pub(crate) enum Room {
 /// Watches the file system that the store is on.
 pub(crate) struct Space {
     dir: PathBuf,
+    /// Device and number of the directory, while it was looked for and found.
+    home: Option<(u64, u64)>,
+    is_gone: AtomicBool,
     reserve: Option<Reserve>,
     headroom: u64,
     every: Duration,
@@ -71,6 +74,8 @@ impl Space {
         let reserve = (options.reserve > 0).then_some(Reserve { path: reserve, len: options.reserve });
         Self {
             dir: dir.to_owned(),
+            home: place(dir).ok(),
+            is_gone: AtomicBool::new(false),
             reserve,
             headroom: options.headroom,
             every: options.space_check,
@@ -93,6 +98,12 @@ impl Space {
             1 => Room::Tight,
             _ => Room::Spent,
         }
+    }
+
+    /// As of the last look, whether another directory, or none, is where the store's was: moved, deleted, or mounted over.
+    /// What is written still reaches its files, but who opens the path next does not find it.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Relaxed)
     }
 
     /// Bytes stored, as of the last look.
@@ -122,6 +133,12 @@ impl Space {
     fn see(&self, size: Size, writing: bool) {
         *self.last.lock() = Looked { at: Some(self.clock.now()), written: 0 };
         self.stored.store(size.all, Ordering::Relaxed);
+        if let Some(home) = self.home
+            && place(&self.dir).map_or_else(|e| e.kind() == io::ErrorKind::NotFound, |found| found != home)
+        {
+            self.is_gone.store(true, Ordering::Relaxed);
+            return;
+        }
         let free = match free(&self.dir) {
             Ok(free) => free,
             Err(e) => {
@@ -211,6 +228,10 @@ fn fill(mut file: &File, len: u64) -> io::Result<()> {
         left -= n as u64;
     }
     file.sync_all()
+}
+
+fn place(dir: &Path) -> io::Result<(u64, u64)> {
+    std::fs::metadata(dir).map(|m| (m.dev(), m.ino()))
 }
 
 fn free(dir: &Path) -> io::Result<u64> {

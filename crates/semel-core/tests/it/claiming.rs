@@ -236,6 +236,25 @@ async fn a_fingerprint_of_another_version_is_unavailable_and_never_a_run() {
     assert_eq!(stage.effects(), 1);
 }
 
+/// Two rules with different ways to compare a question share one key space. A key that was running under one of them and
+/// came to the other was let wait, and then got the running one's answer: another question's, and another caller's.
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_the_answer_to_a_question_that_cannot_be_compared() {
+    let stage = Stage::new();
+    let by = |call: Call, n: u8| call.by(Caller { credentials: Some([n; 16]), request: None });
+    let running = stage.run(by(stage.call(1), 1), secs(3), "charged");
+    after(secs(1)).await;
+    for version in [Version { algorithm: 7, parameters: 0 }, Version { algorithm: 1, parameters: 9 }] {
+        for caller in [1, 2] {
+            let other = Call::new(stage.id(1), Fingerprint::stored(version, [1; 32]), Policy::key().build().unwrap());
+            let refused = refusal(stage.ran(by(other, caller), secs(1), "never").await);
+            assert!(matches!(refused, Refusal::InFlight { .. }), "{refused:?}");
+        }
+    }
+    assert_eq!(answer(&running.await.unwrap()), "charged");
+    assert_eq!(stage.effects(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_stranger_gets_no_stored_byte() {
     let stage = Stage::new();

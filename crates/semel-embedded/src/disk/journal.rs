@@ -36,7 +36,10 @@ struct Batch {
 
 /// Cuts a torn end off the newest journal of the tables at `path`.
 pub(super) fn cut_torn_end(path: &Path) -> Result<(), OpenError> {
-    let Some(journal) = newest(path)? else { return Ok(()) };
+    // There is one from the first moment on, and fjall would begin another without a word.
+    let Some(journal) = newest(path)? else {
+        return Err(OpenError::Damaged { path: path.to_owned(), why: "its journal (*.jnl) is missing".to_owned() });
+    };
     let bytes = read_data(&journal).map_err(OpenError::io("reading", &journal))?;
     let bytes = without_zeros(&bytes);
     match good_len(bytes) {

@@ -30,6 +30,8 @@ pub(crate) fn run(shared: &Shared, disk: &dyn Disk, mark: Mark) {
     }
 }
 
+const GONE: &str = "it is not where it was any more; what is written now would not be found at the next start";
+
 /// The part of a sync's time that a batch may wait for company.
 const PATIENCE: u32 = 4;
 
@@ -45,6 +47,9 @@ impl Writer<'_> {
     fn batch(&mut self, entries: Vec<Entry>) -> Result<(), (DiskError, Vec<Entry>)> {
         let bytes = entries.iter().map(|e| e.bytes() as u64).sum();
         self.shared.space.before_write(bytes, || self.disk.size());
+        if self.shared.space.is_gone() {
+            return Err((DiskError::new("looking for the directory")(GONE.into()), entries));
+        }
         let numbers: Vec<_> = entries.iter().filter_map(|e| Some((e.change.as_ref()?.digest, e.number))).collect();
         let mut entries = entries;
         let changes = coalesce(&mut entries);

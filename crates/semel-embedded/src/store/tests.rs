@@ -13,7 +13,7 @@ use semel_core::{
     fingerprint::Fingerprint,
     identity::{Display, Identity, Key, Kind, Namespace, Scope, Secret},
     record::{Format, Meta, Outcome, Payload, Record, Rest},
-    store::{Ask, AskFor, Claim, Claimed, Releasing, Reply, Settled, Settlement, Store, StoreError},
+    store::{Ask, AskFor, Claim, Claimed, Releasing, Settled, Settlement, Store, StoreError},
 };
 
 use super::{EmbeddedStore, Shared};
@@ -118,7 +118,7 @@ fn free(claim: &Claim) -> Releasing<'_> {
 }
 
 /// Waits for a reply on this thread.
-fn now<T>(reply: Reply<'_, T>) -> Result<T, StoreError> {
+fn now<T>(reply: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(reply)
 }
 

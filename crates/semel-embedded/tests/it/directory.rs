@@ -1,12 +1,12 @@
 //! Who has the directory, and which directories are refused.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 use semel_core::{
     env::Env,
     identity::{Purpose, Secret},
     record::StateCode,
-    store::{Filter, Store, StoreAdmin},
+    store::{Filter, Store, StoreAdmin, StoreErrorKind},
 };
 use semel_embedded::{EmbeddedStore, OpenError, Options};
 
@@ -101,6 +101,74 @@ fn the_directory_keeps_a_secret_of_its_own_unless_one_is_configured() {
     assert!(matches!(&e, OpenError::Damaged { path, .. } if path.ends_with("secret")), "{e:?}");
 }
 
+/// Each of these opened as an empty store would have, with not a word: every finished request could run again.
+#[test]
+fn a_store_whose_records_would_not_be_found_is_refused() {
+    let whole = tempfile::tempdir().unwrap();
+    let file = |name: &str| whole.path().join(name);
+    let store = open(whole.path()).unwrap();
+    drop(now(store.settle(&claim(&store, &ask(1, 0)), &done(7, 100))).unwrap());
+    drop(store);
+    let secret = fs::read(file("secret")).unwrap();
+
+    let mut flipped = secret.clone();
+    flipped[9] ^= 1;
+    fs::write(file("secret"), flipped).unwrap();
+    let e = open(whole.path()).unwrap_err();
+    assert!(matches!(e, OpenError::OtherSecret { .. }) && e.to_string().contains("another secret"), "{e:?}");
+
+    fs::remove_file(file("secret")).unwrap();
+    let e = open(whole.path()).unwrap_err();
+    assert!(matches!(&e, OpenError::Damaged { path, .. } if path.ends_with("secret")), "{e:?}");
+    assert!(!file("secret").exists());
+
+    let configured = |material: &[u8]| {
+        let secret = Some(Secret::from_material(material).unwrap());
+        EmbeddedStore::open(whole.path(), &Env::system(), &Options { secret, ..options() })
+    };
+    assert!(matches!(configured(&[7; 32]), Err(OpenError::OtherSecret { .. })));
+    drop(configured(&secret).unwrap());
+    fs::write(file("secret"), &secret).unwrap();
+
+    let journal = fs::read_dir(file("tables")).unwrap().map(|e| e.unwrap().path());
+    let journal = journal.filter(|p| p.extension().is_some_and(|e| e == "jnl")).max().unwrap();
+    fs::rename(&journal, file("aside")).unwrap();
+    let e = open(whole.path()).unwrap_err();
+    assert!(matches!(e, OpenError::Damaged { .. }) && e.to_string().contains("journal"), "{e:?}");
+    fs::rename(file("aside"), journal).unwrap();
+
+    fs::rename(file("tables"), file("aside")).unwrap();
+    let e = open(whole.path()).unwrap_err();
+    assert!(matches!(&e, OpenError::Damaged { path, .. } if path.ends_with("tables")), "{e:?}");
+    fs::rename(file("aside"), file("tables")).unwrap();
+
+    // As a version without a proof left it.
+    fs::remove_file(file("secret-proof")).unwrap();
+    let store = open(whole.path()).unwrap();
+    assert_eq!(record(&store, 1).unwrap().state, StateCode::Done);
+    assert!(file("secret-proof").exists());
+}
+
+/// Deleted or moved under a running store, the files live on without a name: grants that the next start knows nothing of.
+#[test]
+fn a_directory_that_was_taken_away_gets_no_more_grants() {
+    let parent = tempfile::tempdir().unwrap();
+    let (dir, aside) = (parent.path().join("data"), parent.path().join("aside"));
+    let options = Options { space_check: Duration::ZERO, ..options() };
+    let store = EmbeddedStore::open(&dir, &Env::system(), &options).unwrap();
+    drop(now(store.settle(&claim(&store, &ask(1, 0)), &done(7, 100))).unwrap());
+    fs::rename(&dir, &aside).unwrap();
+    fs::create_dir(&dir).unwrap();
+    let refused = now(store.claim(&ask(2, 0))).unwrap_err();
+    assert!(refused.kind == StoreErrorKind::ReadOnly, "{refused:?}");
+    assert!(!now(store.health()).unwrap().writable);
+    assert_eq!(record(&store, 1).unwrap().state, StateCode::Done);
+    drop(store);
+    fs::remove_dir(&dir).unwrap();
+    fs::rename(&aside, &dir).unwrap();
+    assert_eq!(record(&open(&dir).unwrap(), 1).unwrap().state, StateCode::Done);
+}
+
 #[test]
 fn a_first_start_that_was_interrupted_anywhere_is_finished() {
     let dir = tempfile::tempdir().unwrap();
@@ -109,6 +177,7 @@ fn a_first_start_that_was_interrupted_anywhere_is_finished() {
     drop(open(dir.path()).unwrap());
     fs::rename(dir.path().join("tables"), dir.path().join("tables.new")).unwrap();
     fs::remove_file(dir.path().join("tables.new/version")).unwrap();
+    fs::remove_file(dir.path().join("secret-proof")).unwrap();
     let store = open(dir.path()).unwrap();
     let _running = claim(&store, &ask(1, 0));
     assert!(!dir.path().join("tables.new").exists());

@@ -10,6 +10,7 @@ use std::{
 
 use http::{Request, Response, StatusCode, Version, header::HOST};
 use hyper::body::Incoming;
+use semel_core::engine::Run;
 use tokio::time::Instant;
 
 use super::{Guarded, Host, Shared, body::ResponseBody, hop, problem::Problem, target, upgrade};
@@ -40,6 +41,11 @@ where
                 Ok(taken) => taken,
                 Err(e) => return unreachable(&shared, &e),
             };
+            // Connecting takes its time, and a process can be stopped for longer. Another owner may run by now.
+            if request.extensions().get::<Run>().is_some_and(|run| !run.still_good()) {
+                shared.pool.give_back(link);
+                return unreachable(&shared, &"the lease was over before the first byte");
+            }
             if age == Age::Fresh {
                 shared.config.counters.connected.add_one();
             }

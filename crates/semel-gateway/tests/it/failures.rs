@@ -1,5 +1,19 @@
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
+use semel_core::{
+    engine::{Begin, Call, Engine},
+    env::{BootClock, BoxFuture, Clock, Env, Tick},
+    fingerprint::Fingerprint,
+    identity::{Display, Identity, Key, Kind, Namespace, Scope, Secret},
+    policy::Policy,
+    store::{Capacity, MemoryStore},
+};
 use tokio::net::TcpListener;
 
 use crate::peers::{GET, GUARDED_GET, Gateway, PATIENCE, SOON, Upstream, field, status};
@@ -259,4 +273,50 @@ async fn a_client_that_leaves_takes_its_unguarded_request_along() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     drop(wire);
     tokio::time::timeout(PATIENCE, seen.recv()).await.unwrap().unwrap();
+}
+
+/// The machine's clock, set ahead by so many seconds: what a process sees that was stopped for that long.
+#[derive(Default)]
+struct Stopped(AtomicU64);
+
+impl Clock for Stopped {
+    fn now(&self) -> Tick {
+        BootClock.now() + Duration::from_secs(self.0.load(Ordering::Relaxed))
+    }
+
+    fn sleep_until(&self, t: Tick) -> BoxFuture {
+        BootClock.sleep_until(Tick::from_nanos(BootClock.now().as_nanos() + t.since(self.now()).as_nanos() as u64))
+    }
+
+    fn wall(&self) -> std::time::SystemTime {
+        BootClock.wall()
+    }
+}
+
+/// The deadline was looked at before the work began, and no more: a process stopped between that and the first byte sent
+/// its request when another owner had long taken over.
+#[tokio::test]
+async fn nothing_is_sent_under_a_lease_that_is_over() {
+    let clock = Arc::new(Stopped::default());
+    let env = Env { clock: clock.clone(), ..Env::system() };
+    let secret = Secret::from_material(&[7; 32]).unwrap();
+    let key = Key::new("k", Display::Masked);
+    let id = Identity::new(&secret, Kind::Key, Namespace::http("t").unwrap(), &Scope::shared(), &key);
+    let engine = Engine::builder(Arc::new(MemoryStore::new(&env, Capacity::default())), secret).env(env).build();
+    let call = Call::new(id, Fingerprint::NONE, Policy::key().build().unwrap());
+    let Begin::Granted(grant) = engine.begin(call).await else { panic!("nobody else asks") };
+
+    let upstream = Upstream::start(|_, mut wire| async move {
+        while wire.head().await.is_some() {
+            wire.answer("200 OK", "").await;
+        }
+    })
+    .await;
+    let gateway = Gateway::under(Some(grant.run()), upstream.address, |_, _| {});
+    let mut wire = gateway.connect().await;
+    assert_eq!(status(&wire.ask(GUARDED_GET).await.0), 200);
+    clock.0.store(11, Ordering::Relaxed);
+    assert_eq!(problem(&wire.ask(GUARDED_GET).await), (502, "upstream-unreachable", "nothing-sent"));
+    clock.0.store(0, Ordering::Relaxed);
+    assert_eq!(upstream.seen(), 1);
 }

@@ -15,6 +15,7 @@ use std::{
 };
 
 use http::{HeaderValue, Request, Response};
+use semel_core::engine::Run;
 use semel_gateway::{
     forward::{Forward, ForwardConfig, Guarded, ResponseBody},
     serve::{
@@ -48,6 +49,15 @@ impl Gateway {
     }
 
     pub(crate) fn with(upstream: SocketAddr, adapt: impl FnOnce(&mut ServeConfig, &mut ForwardConfig)) -> Self {
+        Self::under(None, upstream, adapt)
+    }
+
+    /// Every request runs under `run`.
+    pub(crate) fn under(
+        run: Option<Run>,
+        upstream: SocketAddr,
+        adapt: impl FnOnce(&mut ServeConfig, &mut ForwardConfig),
+    ) -> Self {
         let mut serve = ServeConfig::new(([127, 0, 0, 1], 0).into());
         serve.runtime = Runtime::PerCore(NonZeroUsize::MIN);
         let mut forward = ForwardConfig::new(upstream.into());
@@ -58,7 +68,8 @@ impl Gateway {
             let ids = Some(Arc::new(RequestIds::new(core.index() as u64)));
             let edge = EdgeConfig { forwarded: Forwarded::Append, request_ids: ids };
             let inner = Forward::<RequestBody>::new(forward.clone(), core);
-            move |peer: &Peer| Edge::new(Shown { inner: inner.clone() }, edge.clone(), peer)
+            let run = run.clone();
+            move |peer: &Peer| Edge::new(Shown { run: run.clone(), inner: inner.clone() }, edge.clone(), peer)
         };
         let running = server.start(factory, shutdown.clone()).unwrap();
         Self { address: running.address(), shutdown, running: Some(running) }
@@ -76,6 +87,7 @@ impl Gateway {
 /// Guards what asks for it (`x-guard`), and shows the answer's mark as a field (`x-mark`).
 #[derive(Clone)]
 struct Shown {
+    run: Option<Run>,
     inner: Forward<RequestBody>,
 }
 
@@ -91,6 +103,9 @@ impl Service<Request<RequestBody>> for Shown {
     fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
         if request.headers().contains_key("x-guard") {
             request.extensions_mut().insert(Guarded);
+        }
+        if let Some(run) = &self.run {
+            request.extensions_mut().insert(run.clone());
         }
         let answer = self.inner.call(request);
         Box::pin(async move {
