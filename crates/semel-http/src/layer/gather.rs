@@ -27,8 +27,15 @@ impl Whole {
         self.data.is_empty() && self.trailers.is_none()
     }
 
+    /// Not exact where trailers follow: with a length announced, a server has no place for them.
     pub(super) fn size(&self) -> SizeHint {
-        SizeHint::with_exact(self.data.len() as u64)
+        let len = self.data.len() as u64;
+        if self.trailers.is_none() {
+            return SizeHint::with_exact(len);
+        }
+        let mut size = SizeHint::new();
+        size.set_lower(len);
+        size
     }
 }
 
@@ -60,9 +67,13 @@ where
         match frame.into_data() {
             Ok(piece) if first.is_empty() => first = piece,
             Ok(piece) => {
-                if all.is_empty() {
-                    let rest = usize::try_from(body.size_hint().lower()).unwrap_or(cap).min(cap);
-                    all.reserve(first.len() + piece.len() + rest);
+                let begins = all.is_empty();
+                let held = if begins { first.len() } else { all.len() };
+                if begins || all.capacity() - held < piece.len() {
+                    let wanted = held + piece.len() + ahead(held, body.size_hint().exact(), cap);
+                    all.reserve_exact(wanted - all.len());
+                }
+                if begins {
                     all.extend_from_slice(&first);
                 }
                 all.extend_from_slice(&piece);
@@ -77,6 +88,15 @@ where
         }
     }
     Gathered::Whole(Whole { data: one(first, all), trailers })
+}
+
+/// How much room to make beyond what has come, so that all is copied a few times at most. Never much more than has come:
+/// a length is announced in a few bytes.
+fn ahead(held: usize, to_come: Option<u64>, cap: usize) -> usize {
+    match to_come {
+        Some(n) => held.max(64 << 10).min(cap).min(usize::try_from(n).unwrap_or(usize::MAX)),
+        None => held.min(cap),
+    }
 }
 
 fn one(first: Bytes, all: Vec<u8>) -> Bytes {
@@ -120,15 +140,47 @@ mod tests {
         }
     }
 
+    /// Four bytes on each connection, with 8 MiB announced, took 8 MiB of room each, and megabytes of memory.
+    #[test]
+    fn an_announced_length_takes_no_room_before_it_comes() {
+        const CAP: usize = 8 << 20;
+        assert_eq!(ahead(4, Some(CAP as u64), CAP), 64 << 10);
+        assert_eq!(ahead(1 << 20, Some(CAP as u64), CAP), 1 << 20);
+        assert_eq!(ahead(1 << 20, Some(u64::MAX), CAP), 1 << 20);
+        assert_eq!(ahead(1 << 20, Some(10), CAP), 10);
+        assert_eq!(ahead(1 << 20, Some(0), CAP), 0);
+        assert_eq!(ahead(1 << 20, None, CAP), 1 << 20);
+        assert_eq!(ahead(4, Some(100), 16), 16);
+    }
+
+    #[test]
+    fn a_body_of_an_announced_length_takes_that_much_and_is_copied_a_few_times() {
+        let piece = Bytes::from(vec![7; 1000]);
+        let (mut left, mut room, mut moves) = (3_000_000_usize, 0, 0);
+        let mut all: Vec<u8> = Vec::new();
+        while left > 0 {
+            left -= piece.len();
+            if all.capacity() - all.len() < piece.len() {
+                all.reserve_exact(piece.len() + ahead(all.len(), Some(left as u64), 8 << 20));
+            }
+            all.extend_from_slice(&piece);
+            moves += usize::from(all.capacity() != room);
+            room = all.capacity();
+        }
+        assert_eq!((all.len(), room), (3_000_000, 3_000_000));
+        assert!(moves < 10, "{moves}");
+    }
+
     #[test]
     fn a_whole_body_gives_data_then_trailers_then_nothing() {
         let mut trailers = HeaderMap::new();
         trailers.insert("a", "b".parse().unwrap());
         let mut whole = Whole { data: Bytes::from_static(b"x"), trailers: Some(trailers) };
         assert!(!whole.is_end());
+        assert_eq!((whole.size().lower(), whole.size().exact()), (1, None));
         assert!(whole.next_frame().unwrap().is_data());
         assert!(!whole.is_end());
         assert!(whole.next_frame().unwrap().is_trailers());
-        assert!(whole.is_end() && whole.next_frame().is_none());
+        assert!(whole.is_end() && whole.next_frame().is_none() && whole.size().exact() == Some(0));
     }
 }
