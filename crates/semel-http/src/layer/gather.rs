@@ -8,6 +8,10 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::BoxError;
 
+/// The most that goes out at once. A server copies what it is given into a buffer of the connection: whole, a recorded
+/// body was in memory once more for each client that asked for it and did not read.
+const PIECE: usize = 64 << 10;
+
 /// A body in memory.
 #[derive(Debug, Default)]
 pub(super) struct Whole {
@@ -18,7 +22,7 @@ pub(super) struct Whole {
 impl Whole {
     pub(super) fn next_frame(&mut self) -> Option<Frame<Bytes>> {
         if !self.data.is_empty() {
-            return Some(Frame::data(std::mem::take(&mut self.data)));
+            return Some(Frame::data(self.data.split_to(self.data.len().min(PIECE))));
         }
         self.trailers.take().map(Frame::trailers)
     }
@@ -138,6 +142,20 @@ mod tests {
             let Gathered::Longer(data) = gathered(pieces, 3) else { panic!("{pieces:?}") };
             assert_eq!(data, so_far);
         }
+    }
+
+    #[test]
+    fn a_large_body_goes_out_in_pieces_of_the_same_memory() {
+        let data = Bytes::from((0..200_000).map(|n| n as u8).collect::<Vec<_>>());
+        let mut whole = Whole { data: data.clone(), trailers: None };
+        let (mut at, mut left) = (0, Vec::new());
+        while let Some(piece) = whole.next_frame().map(|f| f.into_data().unwrap()) {
+            assert_eq!(piece.as_ptr(), data[at..].as_ptr());
+            at += piece.len();
+            left.push(whole.size().exact().unwrap());
+        }
+        assert_eq!((at, left), (data.len(), vec![134_464, 68_928, 3_392, 0]));
+        assert!(whole.is_end());
     }
 
     /// Four bytes on each connection, with 8 MiB announced, took 8 MiB of room each, and megabytes of memory.
