@@ -15,9 +15,10 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use hyper::server::conn::http1::Builder;
+use parking_lot::Mutex;
 use tokio::{
     net::{TcpListener, TcpStream},
-    time::sleep,
+    time::{Instant, sleep},
 };
 use tower_service::Service;
 
@@ -50,6 +51,29 @@ impl Drop for Seat {
     }
 }
 
+/// Connections refused for want of room, told at most once a second: whoever opens too many must not fill the log.
+#[derive(Default)]
+struct Refusals(Mutex<(Option<Instant>, u64)>);
+
+impl Refusals {
+    fn count(&self, now: Instant) {
+        if let Some(refused) = self.due(now) {
+            tracing::warn!(refused, "too many connections: some were refused");
+        }
+    }
+
+    /// How many were refused since it was told last, if it is time to tell.
+    fn due(&self, now: Instant) -> Option<u64> {
+        let (told, count) = &mut *self.0.lock();
+        *count += 1;
+        if told.is_some_and(|told| now < told + Duration::from_secs(1)) {
+            return None;
+        }
+        *told = Some(now);
+        Some(std::mem::take(count))
+    }
+}
+
 pub(super) struct Acceptor<M> {
     core: Core,
     make: M,
@@ -57,6 +81,7 @@ pub(super) struct Acceptor<M> {
     limits: connection::Limits,
     max_connections: usize,
     open: Open,
+    refusals: Refusals,
 }
 
 impl<M> Acceptor<M> {
@@ -67,7 +92,15 @@ impl<M> Acceptor<M> {
             body_idle: config.body_idle,
             write_idle: config.write_idle,
         };
-        Self { core, make, http: config.http(), limits, max_connections: config.max_connections, open }
+        Self {
+            core,
+            make,
+            http: config.http(),
+            limits,
+            max_connections: config.max_connections,
+            open,
+            refusals: Refusals::default(),
+        }
     }
 
     /// Accepts until the drain begins, then what the kernel had accepted by then: those clients believe they are
@@ -117,7 +150,10 @@ impl<M> Acceptor<M> {
         R: Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        let Some(seat) = self.open.take(self.max_connections) else { return refuse(&stream) };
+        let Some(seat) = self.open.take(self.max_connections) else {
+            self.refusals.count(Instant::now());
+            return refuse(&stream);
+        };
         let (Ok(()), Ok(local)) = (set_options(&stream), stream.local_addr()) else { return };
         let stack = (self.make)(&Peer { address: from, local });
         let shutdown = self.core.shutdown().clone();
@@ -139,7 +175,6 @@ fn set_options(stream: &TcpStream) -> io::Result<()> {
 /// time-out; a plain 503 tells it, and any balancer, to go elsewhere, and nothing has been sent on. The answer is
 /// written before the request is read: its reset may overtake it where the client is still sending.
 fn refuse(stream: &TcpStream) {
-    tracing::warn!("too many connections: one was refused");
     let _ = stream.try_write(Problem::Overloaded.raw().as_bytes());
     let _ = socket2::SockRef::from(stream).shutdown(std::net::Shutdown::Write);
     let mut bin = [0; 4096];
@@ -152,4 +187,19 @@ fn of_one_connection(e: &io::Error) -> bool {
         e.kind(),
         io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_refused_connections_is_told_once_a_second() {
+        let (refusals, start) = (Refusals::default(), Instant::now());
+        let at = |ms| refusals.due(start + Duration::from_millis(ms));
+        assert_eq!(
+            [at(0), at(1), at(999), at(1000), at(1001), at(5000)],
+            [Some(1), None, None, Some(3), None, Some(2)]
+        );
+    }
 }

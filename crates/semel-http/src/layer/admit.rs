@@ -1,6 +1,6 @@
 //! From a request's head to a pass, a refusal, or a ticket for the guarded way.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response};
@@ -75,11 +75,16 @@ pub(super) fn admit(shared: &Shared, request: &RequestView<'_>, least: u64) -> A
     let scope = match rule.principal.scope(request, secret) {
         Ok(scope) => scope,
         Err(why) => {
-            tracing::warn!(
-                rule = rule.name(),
-                "{why}: the guard stands behind authentication and in front of the operation log; \
-                 with axum's `layer`, what is added last runs first"
-            );
+            // Loud once: whoever built the stack has to see it, and whoever sends requests must not fill the log.
+            if shared.hinted.swap(true, Ordering::Relaxed) {
+                tracing::debug!(rule = rule.name(), "{why}");
+            } else {
+                tracing::warn!(
+                    rule = rule.name(),
+                    "{why}: the guard stands behind authentication and in front of the operation log; \
+                     with axum's `layer`, what is added last runs first (told once)"
+                );
+            }
             return refused(shared, &rule, request, &Problem::new(ProblemKind::PrincipalMissing));
         }
     };

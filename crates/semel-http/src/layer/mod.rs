@@ -17,7 +17,10 @@ mod record;
 mod service;
 mod work;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 pub use body::{RequestBody, ResponseBody};
 pub use future::ResponseFuture;
@@ -37,6 +40,8 @@ pub struct GuardLayer(Arc<Shared>);
 pub(crate) struct Shared {
     engine: Engine,
     rules: RuleSet,
+    /// Whether it was said what a missing principal usually means.
+    hinted: AtomicBool,
 }
 
 enum RuleSet {
@@ -48,13 +53,17 @@ impl GuardLayer {
     /// One rule: for a layer that is put on the routes it is for.
     #[must_use]
     pub fn new(engine: Engine, rule: Rule) -> Self {
-        Self(Arc::new(Shared { engine, rules: RuleSet::One(Arc::new(rule)) }))
+        Self::of(engine, RuleSet::One(Arc::new(rule)))
     }
 
     /// A rule for each request, or none: for a layer in front of many routes.
     #[must_use]
     pub fn routed(engine: Engine, rules: impl Rules) -> Self {
-        Self(Arc::new(Shared { engine, rules: RuleSet::Many(Box::new(rules)) }))
+        Self::of(engine, RuleSet::Many(Box::new(rules)))
+    }
+
+    fn of(engine: Engine, rules: RuleSet) -> Self {
+        Self(Arc::new(Shared { engine, rules, hinted: AtomicBool::new(false) }))
     }
 }
 
