@@ -21,11 +21,13 @@ ANSWER = (b"HTTP/1.1 200 OK\r\nServer: drive\r\nDate: Sun, 29 Nov 2026 12:00:00 
           b"Content-Type: application/json\r\nContent-Length: %d\r\nConnection: keep-alive\r\n\r\n"
           % len(ANSWER_BODY)) + ANSWER_BODY
 BODY = b'{"item":"book","quantity":1,"customer":"c-1042","note":"none"}'
-HEAD = b"POST /orders HTTP/1.1\r\nHost: localhost:8080\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+HEAD = b"POST /orders HTTP/1.1\r\nHost: localhost:8080\r\nContent-Type: application/json\r\nContent-Length: %d\r\n" % len(BODY)
+GET = b"GET /orders HTTP/1.1\r\nHost: localhost:8080\r\n\r\n"
 
 # What a request carries, and what the answer must say of it.
 SHAPES = {
     "pass": (lambda n: b"", None),
+    "post": (lambda n: b"", None),
     "fresh": (lambda n: b"Idempotency-Key: 5f3a9c1e-0001-4000-8000-%012d\r\n" % n, b"fresh"),
     "replay": (lambda n: b"Idempotency-Key: 5f3a9c1e-0001-4000-9000-000000000000\r\n", b"replayed"),
 }
@@ -117,7 +119,7 @@ def send(connections, shape, requests):
         batch = connections[:left]
         for stream in batch:
             left -= 1
-            stream.sock.sendall(HEAD % len(BODY) + extra(left) + b"\r\n" + BODY)
+            stream.sock.sendall(GET if shape == "pass" else HEAD + extra(left) + b"\r\n" + BODY)
         for stream in batch:
             answer = stream.message()
             if answer is None:
@@ -151,7 +153,7 @@ def main():
         connections = [Stream(connect(where["{listen}"], process)) for _ in range(options.connections)]
         if options.shape == "replay":
             # The first of the key runs; it is in every count, so that a difference of two counts leaves it out.
-            connections[0].sock.sendall(HEAD % len(BODY) + SHAPES["replay"][0](0) + b"\r\n" + BODY)
+            connections[0].sock.sendall(HEAD + SHAPES["replay"][0](0) + b"\r\n" + BODY)
             connections[0].message()
         send(connections, options.shape, options.requests)
         effects = 1 if options.shape == "replay" else options.requests
@@ -164,11 +166,16 @@ def main():
         if options.pid_file and os.path.exists(options.pid_file):
             with open(options.pid_file, encoding="ascii") as file:
                 pid = int(file.read())
-        if process.poll() is None:
+        # Asked again each second: nginx without a master can miss a signal that comes just before it waits.
+        for _ in range(60):
+            if process.poll() is not None:
+                break
             os.kill(pid, signal.SIGTERM)
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
+            try:
+                process.wait(1)
+            except subprocess.TimeoutExpired:
+                pass
+        else:
             process.kill()
             sys.exit("the proxy did not stop on SIGTERM")
 

@@ -425,7 +425,16 @@ fn mask(text: &str) -> String {
     let end = text.char_indices().nth(keep).map_or(text.len(), |(at, _)| at);
     let mut out = String::with_capacity(end + 12);
     out.push_str(&text[..end]);
-    let _ = fmt::Write::write_fmt(&mut out, format_args!("…({len})"));
+    out.push_str("…(");
+    // Written by hand: the formatter costs more than the rest of this function.
+    let (mut digits, mut rest, mut at) = ([b'0'; 20], len, 20);
+    while at == 20 || rest > 0 {
+        at -= 1;
+        digits[at] = b'0' + u8::try_from(rest % 10).unwrap_or(0);
+        rest /= 10;
+    }
+    out.extend(digits[at..].iter().map(|d| char::from(*d)));
+    out.push(')');
     out
 }
 

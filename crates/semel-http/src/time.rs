@@ -1,6 +1,9 @@
 //! Times as HTTP writes them.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    cell::RefCell,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use http::HeaderValue;
 use semel_core::StoreTime;
@@ -11,9 +14,21 @@ pub(crate) fn http_date(time: StoreTime) -> String {
     httpdate::fmt_http_date(within(UNIX_EPOCH, Duration::from_micros(micros)))
 }
 
-/// `now + left` as a header value.
+/// `now + left` as a header value. Written once a second on each thread: most answers of a moment end at the same time.
 pub(crate) fn expires(now: SystemTime, left: Duration) -> Option<HeaderValue> {
-    HeaderValue::try_from(httpdate::fmt_http_date(within(now, left))).ok()
+    thread_local! {
+        static WRITTEN: RefCell<Option<(u64, HeaderValue)>> = const { RefCell::new(None) };
+    }
+    let at = within(now, left);
+    let second = at.duration_since(UNIX_EPOCH).ok()?.as_secs();
+    WRITTEN.with_borrow_mut(|written| match written {
+        Some((of, value)) if *of == second => Some(value.clone()),
+        _ => {
+            let value = HeaderValue::try_from(httpdate::fmt_http_date(at)).ok()?;
+            *written = Some((second, value.clone()));
+            Some(value)
+        }
+    })
 }
 
 /// HTTP dates end with the year 9999.

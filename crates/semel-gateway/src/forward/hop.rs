@@ -13,8 +13,15 @@ use http::{
 ///
 /// Must run before the gateway adds fields of its own: a client could name those.
 pub(crate) fn strip_named(headers: &mut HeaderMap) {
-    if !headers.contains_key(CONNECTION) {
-        return;
+    let mut values = headers.get_all(CONNECTION).iter();
+    match (values.next(), values.next()) {
+        (None, _) => return,
+        // What nearly all say: it names nothing but itself, or the field that goes no further anyway.
+        (Some(one), None) if one == "keep-alive" || one == "close" => {
+            headers.remove(CONNECTION);
+            return;
+        }
+        _ => {}
     }
     let (mut names, mut upgrade) = (Vec::new(), false);
     for value in headers.get_all(CONNECTION) {
@@ -38,7 +45,8 @@ pub(crate) fn strip_named(headers: &mut HeaderMap) {
     }
 }
 
-/// What one pass over the names finds; each look-up saved is a hash saved.
+/// What one pass over the names finds; each look-up saved is a hash saved. `one_hop` leaves out `Connection`: what
+/// [`strip_named`] lets stand of it comes with an `Upgrade`.
 #[derive(Default)]
 pub(crate) struct Names {
     pub(crate) host: bool,
@@ -54,7 +62,7 @@ impl Names {
             match *name {
                 HOST => names.host = true,
                 TRANSFER_ENCODING => names.transfer_encoding = true,
-                CONNECTION => (names.connection, names.one_hop) = (true, true),
+                CONNECTION => names.connection = true,
                 _ => names.one_hop |= of_one_hop(name),
             }
         }

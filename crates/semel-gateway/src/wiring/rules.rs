@@ -58,9 +58,14 @@ impl Target for HostAndTarget {
     fn target<'a>(&self, request: &RequestView<'a>) -> Cow<'a, str> {
         let authority = request.uri.authority().map(http::uri::Authority::as_str);
         let host = authority.or_else(|| request.headers.get(HOST)?.to_str().ok()).unwrap_or_default();
-        let host = host.to_ascii_lowercase();
-        let host = host.strip_suffix(":80").unwrap_or(&host);
-        Cow::Owned(format!("//{host}{}", RequestUri.target(request)))
+        let host = host.strip_suffix(":80").unwrap_or(host);
+        let target = RequestUri.target(request);
+        let mut whole = String::with_capacity(2 + host.len() + target.len());
+        whole.push_str("//");
+        whole.push_str(host);
+        whole.make_ascii_lowercase();
+        whole.push_str(&target);
+        Cow::Owned(whole)
     }
 }
 

@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use semel_admin::Metrics;
 use semel_admin::metrics::Why;
+use semel_core::engine::Run;
 use semel_core::env::Env;
-use semel_http::names::SEMEL_IDENTITY;
 use semel_http::{Guard, GuardLayer, RequestView};
 use tower_layer::Layer as _;
 use tower_service::Service;
@@ -88,8 +88,8 @@ impl<B: Payload> Service<Request<B>> for Dispatch<B> {
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        // The guard leaves its identity on what it has claimed, and takes it from what clients send.
-        if request.headers().contains_key(&SEMEL_IDENTITY) {
+        // The guard leaves the run on what it has claimed.
+        if request.extensions().get::<Run>().is_some() {
             request.extensions_mut().insert(Guarded);
         } else if is_unsafe(request.method()) {
             self.count_unguarded(&RequestView::of(&request));

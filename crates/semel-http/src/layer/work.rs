@@ -91,14 +91,21 @@ impl<S> Work<S> {
 
 /// `Identity`'s text, without the formatter: it goes out with every request.
 fn text(identity: &Identity) -> Vec<u8> {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    const PAIRS: [[u8; 2]; 256] = {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let (mut pairs, mut i) = ([[0; 2]; 256], 0);
+        while i < 256 {
+            pairs[i] = [DIGITS[i >> 4], DIGITS[i & 15]];
+            i += 1;
+        }
+        pairs
+    };
     let namespace = identity.namespace().as_str();
     let mut out = Vec::with_capacity(namespace.len() + 67);
     out.extend_from_slice(namespace.as_bytes());
     out.extend_from_slice(&[b':', identity.kind() as u8, b':']);
-    for byte in identity.digest() {
-        out.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
-    }
+    let digits: [[u8; 2]; 32] = identity.digest().map(|byte| PAIRS[usize::from(byte)]);
+    out.extend_from_slice(digits.as_flattened());
     out
 }
 
