@@ -120,9 +120,15 @@ impl Space {
     /// Counts what is about to be written, and looks where that is due. Only the writer calls this.
     pub(crate) fn before_write(&self, bytes: u64, size: impl FnOnce() -> Size) {
         self.last.lock().written += bytes;
-        if self.is_stale() {
+        if self.is_stale() || self.is_short(bytes) {
             self.see(size(), true);
         }
+    }
+
+    /// Whether the room of the last look is gone: others fill a disk in less time than lies between two looks, and the
+    /// first write that fails is the last one. One system call; the sizes of the tables are not asked for.
+    fn is_short(&self, bytes: u64) -> bool {
+        self.room() != Room::Spent && free(&self.dir).is_ok_and(|free| free < self.headroom / 4 + bytes)
     }
 
     /// Looks, and takes the reserve where there is room again.

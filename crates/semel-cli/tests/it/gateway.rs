@@ -159,7 +159,7 @@ async fn post(at: &str, key: &str) -> String {
 async fn exchange(at: &str, head: &str) -> String {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let mut socket = tokio::net::TcpStream::connect(at).await.expect("it listens");
-    let request = format!("{head}\r\nhost: {at}\r\nconnection: close\r\n\r\n");
+    let request = format!("{head}\r\nhost: shop.test\r\nconnection: close\r\n\r\n");
     socket.write_all(request.as_bytes()).await.expect("it reads");
     let mut answer = String::new();
     socket.read_to_string(&mut answer).await.expect("it answers");

@@ -144,6 +144,22 @@ fn a_full_disk_refuses_claims_lets_running_work_settle_and_comes_back() {
     }
 }
 
+/// A disk that something else filled between two looks at it let the next write fail, and the store was closed for good:
+/// what ran could not settle.
+#[test]
+fn a_disk_that_is_full_from_one_moment_to_the_next_closes_nothing() {
+    let disk = SmallDisk::mount(64 * MIB);
+    let seldom = Options { space_check: Duration::from_secs(3_600), ..options() };
+    let store = EmbeddedStore::open(&disk.dir.path().join("data"), &Env::system(), &seldom).unwrap();
+    let running: Vec<_> = (0..20).map(|n| claim(&store, &ask(n, 0))).collect();
+    disk.fill(0);
+    for running in &running {
+        settle(&store, running, 50_000);
+    }
+    refuses_claims(&store, 100);
+    assert_eq!(record(&store, 19).unwrap().state, StateCode::Done);
+}
+
 #[test]
 fn a_full_disk_without_a_reserve_ends_writing_and_not_reading() {
     let disk = SmallDisk::mount(16 * MIB);

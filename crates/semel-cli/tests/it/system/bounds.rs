@@ -108,10 +108,10 @@ async fn leave(http: std::net::SocketAddr, seed: usize) {
         let chance = (seed * 6 + n).wrapping_mul(2_654_435_761) >> 7;
         let path = ["/big/200000", "/chunked/100000", "/drip/5/5", "/slow/10", "/orders"][chance % 5];
         stream.write_all(&Ask::new("GET", path).body("").bytes()).await.unwrap();
-        if chance % 7 == 0 {
+        if chance.is_multiple_of(7) {
             let mut some = vec![0; chance % 5_000 + 1];
             let _ = tokio::time::timeout(Duration::from_millis((chance % 20) as u64), stream.read(&mut some)).await;
-            if chance % 2 == 0 {
+            if chance.is_multiple_of(2) {
                 let _ = stream.set_zero_linger();
             }
             return;
@@ -191,7 +191,7 @@ async fn on_a_full_disk_running_work_settles_new_keys_are_refused_and_space_heal
     upstream.reached("running").await;
     disk.fill();
     let refused = until(&gateway, "full", |a| a.status == 503).await;
-    assert_eq!(refused.problem(), "store-full", "{refused:?}");
+    assert_eq!(refused.problem(), "store-full", "{}: {}", refused.text(), gateway.said());
     assert!(refused.field("retry-after").is_some(), "{refused:?}");
     let answer = running.await.unwrap();
     assert_eq!((answer.status, answer.idempotency_status()), (201, "fresh"), "running work settles: {answer:?}");

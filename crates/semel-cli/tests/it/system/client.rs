@@ -10,11 +10,22 @@ use tokio::{
 use super::upstream::dechunk;
 
 /// An answer as it arrived.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) fields: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
+}
+
+impl std::fmt::Debug for Answer {
+    /// As a person reads it; only the beginning of a long body.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.status)?;
+        for (name, value) in &self.fields {
+            write!(f, " | {name}: {value}")?;
+        }
+        write!(f, " | {:.300}", self.text())
+    }
 }
 
 impl Answer {

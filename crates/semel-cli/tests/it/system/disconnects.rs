@@ -24,7 +24,7 @@ async fn a_client_that_leaves_at_any_moment_after_sending_gets_its_answer_on_the
             }
             drop(stream);
             let retry = ask.send(gateway.http).await;
-            assert_eq!(retry.status, 201, "{store} {round}: {retry:?}");
+            assert_eq!(retry.status, 201, "{store} {round}: {retry:?} {}", gateway.said());
             assert_eq!(upstream.effects(&key).len(), 1, "{store} {round}: one effect");
         }
     }

@@ -110,7 +110,7 @@ impl Setup {
             }
         });
         match told.recv_timeout(Duration::from_secs(30)) {
-            Ok((http, admin)) => Ok(Gateway { child, http, admin, said }),
+            Ok((http, admin)) => Ok(Gateway { child, http, admin, said, _dir: Arc::clone(&self.dir) }),
             Err(_) => {
                 let _ = child.kill();
                 let status = child.wait().expect("a child ends");
@@ -135,6 +135,8 @@ pub(crate) struct Gateway {
     pub(crate) http: SocketAddr,
     pub(crate) admin: SocketAddr,
     said: Arc<Mutex<String>>,
+    /// Its directory lives as long as it does: a store whose directory is taken away rightly stops.
+    _dir: Arc<tempfile::TempDir>,
 }
 
 impl Gateway {

@@ -5,6 +5,7 @@
     clippy::disallowed_methods,
     reason = "these tests are about real processes in real time: they spawn, sleep and measure like any client"
 )]
+#![expect(clippy::unwrap_used, reason = "tests, and what only they call")]
 
 mod bounds;
 mod client;

@@ -1,7 +1,12 @@
 //! When two requests are one, and when they must not be.
 
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
 use super::{
-    client::Ask,
+    client::{Ask, exchange, read},
     gateway::{Gateway, Setup},
     upstream::Upstream,
 };
@@ -88,6 +93,52 @@ async fn a_quoted_key_and_a_bare_one_are_one_key() {
     );
     let unequal = Ask::post("/orders").key("abc").key("abd").send(gateway.http).await;
     assert_eq!((unequal.status, unequal.problem().as_str()), (400, "key-invalid"), "{unequal:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn how_a_request_is_framed_does_not_make_it_another() {
+    let (upstream, gateway) = shop("").await;
+    let fields = "Host: shop.test\r\nIdempotency-Key: framed\r\n";
+    let forms = [
+        format!("POST /orders HTTP/1.1\r\n{fields}Content-Length: 5\r\n\r\nhello"),
+        format!(
+            "POST /orders HTTP/1.1\r\n{fields}Transfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n"
+        ),
+        format!("POST http://shop.test/orders HTTP/1.1\r\n{fields}Content-Length: 5\r\n\r\nhello"),
+        format!("POST /orders HTTP/1.0\r\n{fields}Content-Length: 5\r\n\r\nhello"),
+        format!("POST /orders HTTP/1.1\r\n{fields}Connection: close\r\nContent-Length: 5\r\n\r\nhello"),
+    ];
+    let mut bodies = Vec::new();
+    for form in &forms {
+        let answer = exchange(gateway.http, form.as_bytes()).await.unwrap();
+        assert_eq!(answer.status, 200, "{form}: {answer:?}");
+        bodies.push(answer.body);
+    }
+    assert!(bodies.iter().all(|b| *b == bodies[0]));
+    // Two at once on one connection, and a third that waits to be told to go on.
+    let mut stream = TcpStream::connect(gateway.http).await.unwrap();
+    stream.write_all(forms[0].repeat(2).as_bytes()).await.unwrap();
+    let mut seen = String::new();
+    while seen.matches("idempotent-replayed: true").count() < 2 || seen.matches("{\"order\"").count() < 2 {
+        more(&mut stream, &mut seen).await;
+    }
+    seen.clear();
+    let head = format!("POST /orders HTTP/1.1\r\n{fields}Expect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    while !seen.ends_with("\r\n\r\n") {
+        more(&mut stream, &mut seen).await;
+    }
+    assert!(seen.starts_with("HTTP/1.1 100"), "{seen}");
+    stream.write_all(b"hello").await.unwrap();
+    assert_eq!(read(&mut stream, false).await.unwrap().body, bodies[0]);
+    assert_eq!(upstream.count(), 1);
+}
+
+async fn more(stream: &mut TcpStream, seen: &mut String) {
+    let mut piece = [0; 4096];
+    let n = stream.read(&mut piece).await.unwrap();
+    assert!(n > 0, "closed after {seen}");
+    seen.push_str(&String::from_utf8_lossy(&piece[..n]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
