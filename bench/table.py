@@ -32,17 +32,21 @@ def read(path):
             yield {k: v if k == "row" else int(v) for k, v in runs.items()}
 
 
-def median_ratio(mine, theirs):
-    """The median, lowest and highest of the rounds' ratios; None where a side is missing."""
-    by_round = {r["round"]: rate(r) for r in theirs}
-    all_of_them = sorted(rate(r) / by_round[r["round"]] for r in mine if by_round.get(r["round"]))
-    if not all_of_them:
-        return None
-    return [round(f(all_of_them), 3) for f in (statistics.median, min, max)]
+def cpu(run):
+    return run["ticks"] * TICK_US / max(run["requests"], 1)
 
 
 def rate(run):
     return run["requests"] * 1e6 / run["us"]
+
+
+def median_ratio(mine, theirs, value=rate):
+    """The median, lowest and highest of the rounds' ratios; None where a side is missing."""
+    by_round = {r["round"]: value(r) for r in theirs}
+    all_of_them = sorted(value(r) / by_round[r["round"]] for r in mine if by_round.get(r["round"]))
+    if not all_of_them:
+        return None
+    return [round(f(all_of_them), 3) for f in (statistics.median, min, max)]
 
 
 def summary(runs):
@@ -64,7 +68,8 @@ def summary(runs):
                 "to_bare": median_ratio(mine, groups.get((connections, "bare"), [])),
                 "aim": aim if connections > 1 else None,
                 "p50_us": round(middle(lambda r: r["p50"])), "p99_us": round(middle(lambda r: r["p99"])),
-                "cpu_us_per_request": round(middle(lambda r: r["ticks"] * TICK_US / max(r["requests"], 1)), 1),
+                "cpu_us_per_request": round(middle(cpu), 1),
+                "cpu_to_nginx": median_ratio(mine, groups.get((connections, reference), []), lambda r: 1 / max(cpu(r), 0.01)),
                 "effects_per_request": round(middle(lambda r: r["effects"] / max(r["requests"], 1)), 3),
                 "bytes_per_request": round(middle(lambda r: r["rss"] * 1024 / max(r["requests"], 1))),
                 "errors": sum(r["errors"] for r in mine),
@@ -92,13 +97,14 @@ def markdown(rows):
     for connections in sorted({r["connections"] for r in rows}):
         yield f"### {connections} connection{'s' if connections > 1 else ''}"
         yield ""
-        yield "| | requests/s | of nginx | aim | of the bare upstream | p50 µs | p99 µs | CPU µs/request | memory B/request |"
-        yield "|---|---|---|---|---|---|---|---|---|"
+        yield "| | requests/s | of nginx | aim | of the bare upstream | p50 µs | p99 µs | CPU µs/request | nginx's CPU to it | memory B/request |"
+        yield "|---|---|---|---|---|---|---|---|---|---|"
         for r in rows:
             if r["connections"] == connections:
                 aim = f"≥ {r['aim']}" if r["aim"] else ""
                 yield (f"| {r['what']} | {r['requests_per_s']} | {of(r['to_nginx'])} | {aim} | {of(r['to_bare'])} | "
-                       f"{r['p50_us']} | {r['p99_us']} | {r['cpu_us_per_request']} | {r['bytes_per_request']} |")
+                       f"{r['p50_us']} | {r['p99_us']} | {r['cpu_us_per_request']} | "
+                       f"{of(r['cpu_to_nginx'])} | {r['bytes_per_request']} |")
         yield ""
 
 
