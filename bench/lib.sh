@@ -1,5 +1,6 @@
+# shellcheck shell=bash
 # What the scripts of bench/ share: a folder and processes that end with them, and what /proc tells of a process.
-# Sourced; expects `semel` to hold the binary before a gateway is started.
+# Sourced; expects `root`, and `semel` to hold the binary before a gateway is started.
 
 dir=$(mktemp -d "${TMPDIR:-/tmp}/semel-bench.XXXXXX")
 pids=()
@@ -41,7 +42,7 @@ PATH=$PATH:/usr/sbin
 
 # The path of the release binary, built now.
 build_semel() {
-  (cd "$root" && cargo build --release --quiet -p semel-cli >&2) || die "the release binary does not build"
+  (cd "${root:?}" && cargo build --release --quiet -p semel-cli >&2) || die "the release binary does not build"
   echo "${CARGO_TARGET_DIR:-$root/target}/release/semel"
 }
 
@@ -51,8 +52,7 @@ free_port() {
 
 # wait_for PORT PID: until somebody listens there, at most 30 s.
 wait_for() {
-  local i
-  for i in $(seq 600); do
+  for _ in $(seq 600); do
     kill -0 "$2" 2>/dev/null || die "a process ended before it listened on port $1"
     (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null && return
     sleep 0.05
@@ -128,7 +128,7 @@ start_gateway() {
     store+=(--data-dir "$dir/data")
   fi
   # From its own folder: no file of the caller's is taken for a configuration.
-  (cd "$dir" && exec "$semel" gateway --upstream "http://127.0.0.1:$upstream_port" --listen "127.0.0.1:$port" \
+  (cd "$dir" && exec "${semel:?}" gateway --upstream "http://127.0.0.1:$upstream_port" --listen "127.0.0.1:$port" \
     --admin "127.0.0.1:$(free_port)" "${store[@]}" >"$dir/gateway-$1.log" 2>&1) &
   pid=$!
   pids+=("$pid")
