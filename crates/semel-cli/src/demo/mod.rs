@@ -142,7 +142,7 @@ where
         () = &mut stop => Ok(Exit::Runtime),
     };
     if !args.exit && matches!(exit, Ok(Exit::Clean | Exit::Finding)) {
-        show::invite(&service, &gateway, &database, out, look)?;
+        show::invite(&service, &gateway, out, look)?;
         stop.await;
         writeln!(out, "\nStopping.")?;
     }

@@ -83,13 +83,7 @@ pub(super) async fn perform(
 }
 
 /// Commands to copy.
-pub(super) fn invite(
-    service: &Service,
-    gateway: &Gateway,
-    database: &Path,
-    out: &mut impl Write,
-    look: Look,
-) -> std::io::Result<()> {
+pub(super) fn invite(service: &Service, gateway: &Gateway, out: &mut impl Write, look: Look) -> std::io::Result<()> {
     let (http, admin, service) = (gateway.http, gateway.admin, service.address());
     writeln!(out)?;
     writeln!(out, "{}", look.strong("Both keep running. Try it (twice):"))?;
@@ -107,7 +101,6 @@ pub(super) fn invite(
     writeln!(out, "  --rounds 20 --direct http://{service}/orders \\")?;
     writeln!(out, "  --count-url http://{service}/orders/count")?;
     writeln!(out)?;
-    writeln!(out, "Database: {}", database.display())?;
     writeln!(out, "Ctrl-C ends both.")?;
     out.flush()
 }

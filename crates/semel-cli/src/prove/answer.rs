@@ -1,5 +1,7 @@
 //! What an answer says about the request it answers.
 
+use std::fmt;
+
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 
@@ -7,6 +9,9 @@ use super::load::{Answer, Reply, Trouble};
 
 /// Problem types of Semel (`urn:semel:problem:…`) that leave open whether the request took effect.
 const UNKNOWN_PROBLEMS: [&str; 3] = ["outcome-unknown", "upstream-broken", "upstream-timeout"];
+
+/// Longer ones are no names of ours, and nobody wants them in a table.
+const LONGEST_NAME: usize = 40;
 
 /// The seven ways a copy can end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,7 +69,7 @@ impl Class {
             return Self::Replayed;
         }
         if let Some(problem) = problem(answer) {
-            return if UNKNOWN_PROBLEMS.contains(&problem.as_str()) { Self::Unknown } else { Self::Rejected };
+            return if UNKNOWN_PROBLEMS.contains(&&*problem) { Self::Unknown } else { Self::Rejected };
         }
         match answer.status {
             code if is_success(code) => Self::Executed,
@@ -90,13 +95,42 @@ fn mark<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
     value.split(';').next().map(str::trim)
 }
 
-fn problem(answer: &Answer) -> Option<String> {
+/// What an answer said: its status, and the name of the problem where it is one of Semel's.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Said {
+    pub(crate) status: u16,
+    problem: Option<Box<str>>,
+}
+
+impl Said {
+    pub(crate) fn of(answer: &Answer) -> Self {
+        Self { status: answer.status.as_u16(), problem: problem(answer) }
+    }
+
+    /// The name in `urn:semel:problem:NAME`.
+    pub(crate) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+}
+
+/// `409` or `502 upstream-unreachable`.
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.status)?;
+        self.problem.iter().try_for_each(|name| write!(f, " {name}"))
+    }
+}
+
+fn problem(answer: &Answer) -> Option<Box<str>> {
     let kind = answer.headers.get(CONTENT_TYPE)?.to_str().ok()?;
     if !kind.starts_with("application/problem+json") {
         return None;
     }
     let body: serde_json::Value = serde_json::from_slice(&answer.body).ok()?;
-    body.get("type")?.as_str()?.strip_prefix("urn:semel:problem:").map(str::to_owned)
+    let name = body.get("type")?.as_str()?.strip_prefix("urn:semel:problem:")?;
+    // It goes to a terminal: what is no name of ours could hold anything.
+    let is_name = name.len() <= LONGEST_NAME && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+    is_name.then(|| name.into())
 }
 
 #[cfg(test)]
@@ -138,5 +172,15 @@ pub(crate) mod tests {
         assert_eq!(class(502, &problem, r#"{"type":"urn:semel:problem:upstream-unreachable"}"#), Class::Rejected);
         assert_eq!(class(504, &problem, r#"{"type":"urn:semel:problem:upstream-timeout"}"#), Class::Unknown);
         assert_eq!(class(502, &[], "<html>"), Class::Unknown);
+    }
+
+    #[test]
+    fn an_answer_is_named_by_its_status_and_by_a_problem_of_ours() {
+        let said =
+            |status, body| Said::of(&answer(status, &[("content-type", "application/problem+json")], body)).to_string();
+        assert_eq!(said(409, r#"{"type":"urn:semel:problem:in-flight"}"#), "409 in-flight");
+        assert_eq!(said(409, r#"{"type":"urn:other:in-flight"}"#), "409");
+        assert_eq!(said(409, r#"{"type":"urn:semel:problem:\u001b[2J"}"#), "409");
+        assert_eq!(Said::of(&answer(404, &[], "")).to_string(), "404");
     }
 }

@@ -74,7 +74,7 @@ pub struct Args {
           value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub concurrency: u32,
 
-    /// The copies of a round start at random within this time
+    /// The copies of a round start at random within this time, such as 250ms, 2s, 1min
     #[arg(long, env = "SEMEL_PROVE_RAMP", value_name = "TIME", default_value = "1s", value_parser = span::parse)]
     pub ramp: Duration,
 

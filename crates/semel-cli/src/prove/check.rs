@@ -4,7 +4,6 @@ use super::answer::Class;
 use super::course::{Course, Round};
 use super::judge::Reading;
 use super::plan::Plan;
-use super::sheet::Seen;
 
 /// One named check.
 #[derive(Debug)]
@@ -101,13 +100,13 @@ fn over_rounds<'a>(
 fn first_passes(round: &Round, effects: Option<u64>) -> Part {
     let storm = &round.storm;
     match effects {
-        Some(0) => Part::Failed(format!("nothing took effect: {}", storm.statuses_in_words())),
+        Some(0) => Part::Failed(format!("nothing took effect: {}", storm.answers_in_words())),
         // A copy that hung up may be the one that ran.
         Some(_) if storm.count(Class::Executed) == 0 && storm.unclear() == 0 && round.counted.is_none() => {
             Part::Failed("a fresh key got a stored answer".to_owned())
         }
         None if storm.count(Class::Executed) == 0 => {
-            Part::NotShown(format!("no copy got a 2xx ({})", storm.statuses_in_words()))
+            Part::NotShown(format!("no copy got a 2xx ({})", storm.answers_in_words()))
         }
         _ => Part::Passed,
     }
@@ -148,7 +147,7 @@ fn repeat_is_stopped(reading: Reading, round: &Round) -> Part {
         (Class::Executed, Some(_)) if !reading.told && !reading.telling => {
             Part::NotShown("the repeat got an equal answer, which may be a second run".to_owned())
         }
-        (Class::Unknown | Class::Error | Class::HungUp, _) if repeat.status != Some(409) => {
+        (Class::Unknown | Class::Error | Class::HungUp, _) if repeat.status() != Some(409) => {
             Part::NotShown(format!("the repeat got {}", repeat.words()))
         }
         _ => Part::Passed,
@@ -158,7 +157,7 @@ fn repeat_is_stopped(reading: Reading, round: &Round) -> Part {
 fn altered_is_refused(round: &Round) -> Part {
     let Some(altered) = &round.altered else { return Part::NotShown("none was sent".to_owned()) };
     let known = |name: &String| round.storm.names.contains_key(name) || round.repeat_name() == Some(name);
-    match (&altered.name, altered.status) {
+    match (&altered.name, altered.status()) {
         (Some(name), _) if known(name) => {
             Part::Failed("another body under the same key got the stored answer".to_owned())
         }
@@ -167,7 +166,7 @@ fn altered_is_refused(round: &Round) -> Part {
             Part::Failed(format!("another body took effect under the same key ({})", altered.words()))
         }
         (None, Some(409 | 422)) => Part::Passed,
-        (None, Some(status)) => Part::Failed(format!("another body got {status} instead of 422 or 409")),
+        (None, Some(_)) => Part::Failed(format!("another body got {} instead of 422 or 409", altered.words())),
         (None, None) => Part::NotShown(format!("another body: {}", altered.words())),
     }
 }
@@ -178,7 +177,7 @@ fn others_are_independent(plan: &Plan, course: &Course, reading: Reading, findin
         return not_asked(name, "no key is sent");
     }
     let Some(other) = &course.other else { return not_shown(name, "the run did not get there") };
-    let Seen { class, .. } = other.seen;
+    let class = other.seen.class;
     let shared = |answer: &String| course.rounds.iter().any(|round| round.storm.names.contains_key(answer));
     let what = if other.counted.is_some_and(|count| count != plan.expected) {
         let count = other.counted.unwrap_or_default();

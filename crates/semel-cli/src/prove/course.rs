@@ -1,9 +1,11 @@
 //! The course of a run: round after round, what was fired and what came back. Nothing is judged here.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::answer::{Class, Said};
 use super::chance::Chance;
 use super::effects;
 use super::load::{Request, Tick, single, volley};
@@ -41,6 +43,17 @@ impl Counted {
     pub(crate) fn total(self) -> u64 {
         self.storm + self.repeat + self.altered
     }
+}
+
+/// What the copies of one class were told, over all storms.
+pub(crate) fn said(rounds: &[Round], class: Class) -> BTreeMap<&Said, u64> {
+    let mut all = BTreeMap::new();
+    for ((of, said), count) in rounds.iter().flat_map(|round| &round.storm.answers) {
+        if *of == class {
+            *all.entry(said).or_default() += u64::from(*count);
+        }
+    }
+    all
 }
 
 /// A request with a key of its own beside the rounds.
@@ -143,7 +156,7 @@ async fn storm(
     tally.add(&replies);
     let sheet = Sheet::of(&replies, &plan.naming);
     // An endpoint that keeps silent can be judged by the count; one that is not there cannot.
-    let silent = sheet.statuses.is_empty() && !sheet.troubles.is_empty();
+    let silent = sheet.answers.is_empty() && !sheet.troubles.is_empty();
     if sheet.unsent as usize == replies.len() || (silent && before.is_none()) {
         let why = sheet.troubles.keys().next().map_or("no answer", String::as_str);
         let url = place.target.url();
@@ -202,7 +215,7 @@ async fn other(plan: &Plan, counter: &Counter<'_>) -> Result<Other, Failure> {
     let before = counter.now().await?;
     let seen = Seen::of(&single(&plan.request(&plan.place, &key)?, plan.timeout).await, &plan.naming);
     let counted = match before {
-        Some(before) => Some(grown(before, counter.settled(seen.status.is_none()).await?)?),
+        Some(before) => Some(grown(before, counter.settled(seen.said.is_none()).await?)?),
         None => None,
     };
     Ok(Other { key, seen, counted })

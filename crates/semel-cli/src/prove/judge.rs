@@ -148,6 +148,7 @@ fn notes(plan: &Plan, course: &Course, effects: &[Option<u64>]) -> Vec<String> {
     if course.rounds.iter().any(counts_more_than_it_saw) {
         notes.push("The count grew by more than the answers show: is other traffic on it?".to_owned());
     }
+    notes.extend(misplaced(course));
     let (unknown, errors) = (sum(Class::Unknown), sum(Class::Error));
     let unclear = course.rounds.iter().any(|round| round.storm.unclear() > 0);
     if unknown > 0 {
@@ -167,6 +168,23 @@ fn notes(plan: &Plan, course: &Course, effects: &[Option<u64>]) -> Vec<String> {
         notes.push("Effects of copies without a clear answer are only seen with --count-url.".to_owned());
     }
     notes
+}
+
+/// Where all copies of all storms were told the same that is no answer of the endpoint: what to look at first.
+fn misplaced(course: &Course) -> Option<String> {
+    let mut all = course.rounds.iter().flat_map(|round| round.storm.answers.keys()).map(|(_, said)| said);
+    let first = all.next()?;
+    if all.any(|said| said != first) {
+        return None;
+    }
+    let question = match (first.status, first.problem()) {
+        (404, None) => "is the path of the URL right?",
+        (405, None) => "is --method right?",
+        (401 | 403, _) => "does it want credentials (--header)?",
+        (502, Some("upstream-unreachable")) => "is the service running?",
+        _ => return None,
+    };
+    Some(format!("Every answer is {first}: {question}"))
 }
 
 /// Every copy has a clear answer, and the count grew by more than the copies that say they ran.

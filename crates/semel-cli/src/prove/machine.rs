@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::answer::Class;
 use super::check;
-use super::course::Course;
+use super::course::{Course, Round, said};
 use super::judge::{Judgement, Verdict};
 use super::plan::Plan;
 use super::sheet::Tally;
@@ -55,6 +55,7 @@ struct Latency {
     p50_us: u64,
     p99_us: u64,
     max_us: u64,
+    answers: BTreeMap<String, u64>,
 }
 
 #[derive(Serialize)]
@@ -83,7 +84,7 @@ pub(crate) fn render(plan: &Plan, course: &Course, judgement: &Judgement) -> Str
     let direct = course.direct.as_ref().zip(plan.direct.as_ref()).map(|(direct, place)| Direct {
         url: place.target.url(),
         effects: effects(plan, &judgement.direct_effects),
-        classes: classes(&direct.tally),
+        classes: classes(&direct.tally, &direct.rounds),
     });
     let document = Document {
         version: VERSION,
@@ -95,7 +96,7 @@ pub(crate) fn render(plan: &Plan, course: &Course, judgement: &Judgement) -> Str
         rounds: Rounds { asked: plan.rounds, run: course.rounds.len() },
         concurrency: plan.concurrency,
         effects: effects(plan, &judgement.effects),
-        classes: classes(&course.tally),
+        classes: classes(&course.tally, &course.rounds),
         checks: judgement
             .checks
             .iter()
@@ -124,7 +125,7 @@ fn effects<'a>(plan: &Plan, per_round: &'a [Option<u64>]) -> Effects<'a> {
     }
 }
 
-fn classes(tally: &Tally) -> BTreeMap<&'static str, Latency> {
+fn classes(tally: &Tally, rounds: &[Round]) -> BTreeMap<&'static str, Latency> {
     let latency = |class: Class| {
         let latencies = tally.of(class);
         Latency {
@@ -133,6 +134,7 @@ fn classes(tally: &Tally) -> BTreeMap<&'static str, Latency> {
             p50_us: latencies.value_at_quantile(0.5),
             p99_us: latencies.value_at_quantile(0.99),
             max_us: latencies.max(),
+            answers: said(rounds, class).into_iter().map(|(said, count)| (said.to_string(), count)).collect(),
         }
     };
     Class::ALL.into_iter().map(|class| (class.name(), latency(class))).collect()

@@ -2,10 +2,10 @@
 
 use super::answer::Class;
 use super::check::{Check, Finding, Result as Outcome};
-use super::course::Course;
+use super::course::{Course, Round, said};
 use super::judge::{Judgement, Verdict};
 use super::plan::Plan;
-use super::sheet::{Tally, micros};
+use super::sheet::{Tally, in_words, micros};
 use crate::span;
 use crate::term::Look;
 
@@ -19,11 +19,11 @@ const DECADES: [u64; 3] = [1, 2, 5];
 pub(crate) fn render(plan: &Plan, course: &Course, judgement: &Judgement, look: Look) -> String {
     let mut out = Page { out: String::new(), look };
     out.heading(plan, course);
-    out.table(&course.tally);
+    out.table(&course.tally, &course.rounds);
     if let (Some(direct), Some(place)) = (&course.direct, &plan.direct) {
         out.line("");
         out.line(&look.strong(&format!("the same load, directly to {}", place.target.url())));
-        out.table(&direct.tally);
+        out.table(&direct.tally, &direct.rounds);
         out.compare(judgement);
     }
     out.histogram(&course.tally);
@@ -70,7 +70,7 @@ impl Page {
         self.line("");
     }
 
-    fn table(&mut self, tally: &Tally) {
+    fn table(&mut self, tally: &Tally, rounds: &[Round]) {
         let row = |name: &str, cells: [String; 5]| {
             let [count, mean, p50, p99, max] = cells;
             format!("{name:<9}{count:>8}{mean:>9}{p50:>9}{p99:>9}{max:>9}")
@@ -92,6 +92,12 @@ impl Page {
                 [mean, latencies.value_at_quantile(0.5), latencies.value_at_quantile(0.99), latencies.max()];
             let [mean, p50, p99, max] = quantiles.map(|value| span::show(micros(value)));
             self.line(&row(words(class), [latencies.len().to_string(), mean, p50, p99, max]));
+            // A refusal may be the guard's, the service's, or that of a path nobody serves.
+            if matches!(class, Class::Rejected | Class::Unknown) {
+                let answers = said(rounds, class);
+                let answers = in_words(answers.iter().map(|(said, count)| (*said, *count)));
+                self.paragraph(&" ".repeat(10), &answers);
+            }
         }
     }
 

@@ -5,19 +5,21 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::answer::{Class, is_marked, is_success};
+use super::answer::{Class, Said, is_marked, is_success};
 use super::effects::Naming;
 use super::load::{Reply, Trouble};
 
 /// Microseconds; longer ones count as this long.
 const LONGEST: u64 = 3_600_000_000;
+/// More kinds of answers make no sentence.
+const KINDS_SHOWN: usize = 5;
 
 /// One reply, reduced to what the judgement needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) class: Class,
     /// `None`: no answer.
-    pub(crate) status: Option<u16>,
+    pub(crate) said: Option<Said>,
     /// The effect a 2xx or 3xx speaks of.
     pub(crate) name: Option<String>,
     /// The name is the part of the answer that a flag said names the effect.
@@ -32,19 +34,23 @@ impl Seen {
         match &reply.result {
             Ok(answer) => {
                 let (name, told) = is_success(answer.status).then(|| naming.name(answer)).unzip();
-                let status = Some(answer.status.as_u16());
-                Self { class, status, name, told: told.unwrap_or(false), trouble: None, marked: is_marked(answer) }
+                let said = Some(Said::of(answer));
+                Self { class, said, name, told: told.unwrap_or(false), trouble: None, marked: is_marked(answer) }
             }
             Err(trouble) => {
-                Self { class, status: None, name: None, told: false, trouble: Some(trouble.words()), marked: false }
+                Self { class, said: None, name: None, told: false, trouble: Some(trouble.words()), marked: false }
             }
         }
     }
 
-    /// `201` or `no answer in time`.
+    pub(crate) fn status(&self) -> Option<u16> {
+        self.said.as_ref().map(|said| said.status)
+    }
+
+    /// `201`, `409 in-flight` or `no answer in time`.
     pub(crate) fn words(&self) -> String {
-        match (self.status, &self.trouble) {
-            (Some(status), _) => status.to_string(),
+        match (&self.said, &self.trouble) {
+            (Some(said), _) => said.to_string(),
             (None, Some(trouble)) => trouble.clone(),
             (None, None) => "nothing".to_owned(),
         }
@@ -59,7 +65,7 @@ pub(crate) struct Sheet {
     pub(crate) names: BTreeMap<String, u32>,
     /// 2xx and 3xx without the part that should name the effect, or all where none was told.
     pub(crate) unnamed: u32,
-    pub(crate) statuses: BTreeMap<u16, u32>,
+    pub(crate) answers: BTreeMap<(Class, Said), u32>,
     pub(crate) troubles: BTreeMap<String, u32>,
     pub(crate) marked: u32,
     /// Copies without a connection.
@@ -78,8 +84,8 @@ impl Sheet {
                 *sheet.names.entry(name).or_default() += 1;
                 sheet.unnamed += u32::from(!seen.told);
             }
-            if let Some(status) = seen.status {
-                *sheet.statuses.entry(status).or_default() += 1;
+            if let Some(said) = seen.said {
+                *sheet.answers.entry((seen.class, said)).or_default() += 1;
             }
             if let (Class::Error, Some(trouble)) = (seen.class, seen.trouble) {
                 *sheet.troubles.entry(trouble).or_default() += 1;
@@ -97,13 +103,22 @@ impl Sheet {
         self.count(Class::Unknown) + self.count(Class::Error) - self.unsent + self.count(Class::HungUp)
     }
 
-    /// `99 × 409, 1 × 201` with the most frequent first.
-    pub(crate) fn statuses_in_words(&self) -> String {
-        let mut statuses: Vec<_> = self.statuses.iter().collect();
-        statuses.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-        let parts: Vec<_> = statuses.iter().map(|(status, count)| format!("{count} × {status}")).collect();
-        if parts.is_empty() { "no answers".to_owned() } else { parts.join(", ") }
+    /// `99 × 409 in-flight, 1 × 201` with the most frequent first.
+    pub(crate) fn answers_in_words(&self) -> String {
+        in_words(self.answers.iter().map(|((_, said), count)| (said, u64::from(*count))))
     }
+}
+
+/// The most frequent first; what is rare is only counted.
+pub(crate) fn in_words<'a>(answers: impl Iterator<Item = (&'a Said, u64)>) -> String {
+    let mut answers: Vec<_> = answers.collect();
+    answers.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let (shown, rest) = answers.split_at(answers.len().min(KINDS_SHOWN));
+    let mut parts: Vec<_> = shown.iter().map(|(said, count)| format!("{count} × {said}")).collect();
+    if !rest.is_empty() {
+        parts.push(format!("{} others", rest.iter().map(|(_, count)| count).sum::<u64>()));
+    }
+    if parts.is_empty() { "no answers".to_owned() } else { parts.join(", ") }
 }
 
 /// Latencies of all rounds, each class apart: the refused majority would hide the one that ran.

@@ -61,6 +61,7 @@ impl Endpoint {
             .route("/leaky", post(leaky))
             .route("/sticky", post(sticky))
             .route("/broken", post(|| async { (StatusCode::BAD_REQUEST, "no") }))
+            .route("/unreachable", post(unreachable))
             .route("/count", get(count))
             .with_state(shop.clone());
         Self::serve(shop, |listener| async move { axum::serve(listener, router).await.expect("it serves") }).await
@@ -196,6 +197,12 @@ async fn deaf(State(shop): State<Arc<Shop>>) -> Response {
     let answer = shop.work().await;
     kept.insert("deaf".to_owned(), (Bytes::new(), answer.clone()));
     answer.into_response()
+}
+
+/// What the gateway answers where its service is away.
+async fn unreachable() -> impl IntoResponse {
+    let problem = r#"{"type":"urn:semel:problem:upstream-unreachable","status":502}"#;
+    (StatusCode::BAD_GATEWAY, [("content-type", "application/problem+json")], problem)
 }
 
 /// Safe, but hands the stored answer to another body.

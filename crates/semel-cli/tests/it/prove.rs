@@ -109,6 +109,19 @@ async fn an_endpoint_that_fails_every_time_has_no_effect() {
     assert_eq!(result(&ended), ("unsafe".to_owned(), vec![Some(0)], 1), "{ended:?}");
     assert_eq!(ended.check("first_passes"), "failed");
     assert!(ended.json()["findings"][0]["what"].as_str().unwrap().contains("20 × 400"), "{ended:?}");
+    assert_eq!(ended.json()["classes"]["rejected"]["answers"], serde_json::json!({"400": 20}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_are_told_by_status_and_name_and_a_wrong_path_is_asked_about() {
+    let shop = Endpoint::start().await;
+    let page = run(&["prove", &shop.url("/nowhere"), "--concurrency=5", "--ramp=0"]).await;
+    assert!(page.out.contains("5 × 404\n") && page.out.contains("is the path of the URL right?"), "{}", page.out);
+    let page = run(&["prove", &shop.url("/unreachable"), "--concurrency=5", "--ramp=0"]).await;
+    assert!(page.out.contains("5 × 502 upstream-unreachable\n"), "{}", page.out);
+    assert!(page.out.contains("is the service running?"), "{}", page.out);
+    let page = run(&["prove", &shop.url("/twice"), "--concurrency=5", "--ramp=0"]).await;
+    assert!(page.out.contains("3 × 409\n") && !page.out.contains("Every answer"), "{}", page.out);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -196,7 +209,7 @@ async fn usage_mistakes_end_with_two_and_say_the_way_out() {
         (vec!["prove", "shop/orders"], "whole URL"),
         (vec!["prove", "http://127.0.0.1:1/", "--header", "nonsense"], "Name: value"),
         (vec!["prove", "http://127.0.0.1:1/", "--disconnect", "2"], "between 0.0 and 1.0"),
-        (vec!["prove", "http://127.0.0.1:1/", "--ramp", "soon"], "250ms"),
+        (vec!["prove", "http://127.0.0.1:1/", "--ramp", "soon"], "write it like \"10s\""),
         (vec!["prove", "http://127.0.0.1:1/", "--body-file", "/does/not/exist"], "--body-file"),
         (vec!["prove"], "Usage"),
     ] {
