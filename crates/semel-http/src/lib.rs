@@ -11,14 +11,14 @@
 //! use semel_core::engine::Engine;
 //! use semel_http::{GuardLayer, Rule, principal};
 //! # async fn create() {}
-//! # async fn serve(_: Router) {}
-//! # async fn example() -> Result<(), semel_http::RuleError> {
+//! # async fn example(listener: tokio::net::TcpListener) -> Result<(), Box<dyn std::error::Error>> {
 //! let engine = Engine::memory();
 //! let user = principal::trusted_header(HeaderName::from_static("x-user")); // set by the authenticating proxy in front
 //! let rule = Rule::key().payment().service("orders").principal(user).build()?;
 //! let app = Router::new().route("/orders", post(create)).route_layer(GuardLayer::new(engine.clone(), rule));
-//! serve(app).await;
-//! engine.drain(std::time::Duration::from_secs(10)).await; // after the server has stopped: what runs comes to its end
+//! // Without a shutdown the server never ends, and the next line is never reached.
+//! axum::serve(listener, app).with_graceful_shutdown(async { _ = tokio::signal::ctrl_c().await }).await?;
+//! engine.drain(std::time::Duration::from_secs(10)).await; // what still runs, its client gone, comes to its end
 //! # Ok(())
 //! # }
 //! ```

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use semel_admin::metrics::{Outcome, Why};
+use semel_admin::metrics::{Op, Outcome, Why};
 use semel_core::engine::Load;
 
 use crate::{get, parts};
@@ -35,4 +35,5 @@ async fn the_metrics_in_the_book_are_those_that_are_exposed() {
 fn the_labels_in_the_book_are_those_of_the_program() {
     assert_eq!(listed("`outcome` is one of: "), Outcome::ALL.iter().map(|o| o.label()).collect());
     assert_eq!(listed("`why` is one of: "), Why::ALL.iter().map(|w| w.label()).collect());
+    assert_eq!(listed("`op` is one of: "), Op::ALL.iter().map(|o| o.label()).collect());
 }
