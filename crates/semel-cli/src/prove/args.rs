@@ -71,7 +71,7 @@ pub struct Args {
 
     /// Copies per round
     #[arg(long, env = "SEMEL_PROVE_CONCURRENCY", value_name = "N", default_value_t = 100,
-          value_parser = clap::value_parser!(u32).range(1..=20_000))]
+          value_parser = whole::<u32>(1, 20_000))]
     pub concurrency: u32,
 
     /// The copies of a round start at random within this time, such as 250ms, 2s, 1min
@@ -80,7 +80,7 @@ pub struct Args {
 
     /// Rounds, each with a fresh key
     #[arg(long, env = "SEMEL_PROVE_ROUNDS", value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+          value_parser = whole::<u32>(1, 1_000_000))]
     pub rounds: u32,
 
     /// Longest wait for one answer
@@ -125,7 +125,8 @@ pub struct Args {
     pub effect_header: Option<HeaderName>,
 
     /// Effects that one key should have
-    #[arg(long, env = "SEMEL_PROVE_EXPECT_EFFECTS", default_value_t = 1, value_name = "N")]
+    #[arg(long, env = "SEMEL_PROVE_EXPECT_EFFECTS", default_value_t = 1, value_name = "N",
+          value_parser = whole::<u64>(0, u64::MAX))]
     pub expect_effects: u64,
 
     /// Wait until the count has stood still for this long where copies were left without an answer
@@ -141,8 +142,17 @@ pub struct Args {
     pub json: bool,
 
     /// Makes starts and hang-ups repeatable; keys are always new [default: random, printed]
-    #[arg(long, env = "SEMEL_PROVE_SEED", value_name = "N")]
+    #[arg(long, env = "SEMEL_PROVE_SEED", value_name = "N", value_parser = whole::<u64>(0, u64::MAX))]
     pub seed: Option<u64>,
+}
+
+fn whole<T: TryFrom<u64>>(least: u64, most: u64) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let number = text.parse::<u64>().ok().filter(|number| (least..=most).contains(number));
+        number
+            .and_then(|number| T::try_from(number).ok())
+            .ok_or_else(|| format!("expected a whole number from {least} to {most}"))
+    }
 }
 
 fn fraction(text: &str) -> Result<f64, String> {

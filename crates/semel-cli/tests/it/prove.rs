@@ -209,6 +209,7 @@ async fn usage_mistakes_end_with_two_and_say_the_way_out() {
         (vec!["prove", "shop/orders"], "whole URL"),
         (vec!["prove", "http://127.0.0.1:1/", "--header", "nonsense"], "Name: value"),
         (vec!["prove", "http://127.0.0.1:1/", "--disconnect", "2"], "between 0.0 and 1.0"),
+        (vec!["prove", "http://127.0.0.1:1/", "--rounds", "x"], "a whole number from 1 to 1000000"),
         (vec!["prove", "http://127.0.0.1:1/", "--ramp", "soon"], "write it like \"10s\""),
         (vec!["prove", "http://127.0.0.1:1/", "--body-file", "/does/not/exist"], "--body-file"),
         (vec!["prove"], "Usage"),
