@@ -1,4 +1,9 @@
-//! The HTTP gateway of Semel.
+//! The HTTP gateway of Semel, as a library; the command `semel gateway` only reads flags and prints.
+//!
+//! - [`config`]: `semel.toml`, checked and explained.
+//! - [`serve`]: what comes in: connections, limits, what is refused before anything else sees it, the drain.
+//! - [`forward`] and [`pool`]: what goes out: heads written anew, connections that are kept, what is known of a failure.
+//! - [`wiring`]: all of it and the guard of `semel-http` put together from a configuration.
 
 pub mod config;
 pub mod forward;
