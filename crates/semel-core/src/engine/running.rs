@@ -102,6 +102,14 @@ async fn wait(inner: &Arc<Inner>, call: &Call, met: Met) -> Result<(Recorded, bo
     waiting::wait(inner, call, met).await.map(|recorded| (recorded, true))
 }
 
+/// The answer of a run that did not get the grant.
+async fn answered<T>(inner: &Arc<Inner>, call: &Call, entered: Entered) -> Answer<T> {
+    match duplicate(inner, call, entered).await {
+        Ok((recorded, waited)) => Answer::Replayed { recorded, waited },
+        Err(refusal) => Answer::Refused(refusal),
+    }
+}
+
 /// How far an owned run got.
 enum Progress<T> {
     Duplicate(Box<(Call, Entered)>),
@@ -122,9 +130,9 @@ where
             inner.env.tasks.spawn("semel work", in_span(Box::pin(task)));
             told.await
         }
-        Poll::Ready((call, duplicate)) => {
+        Poll::Ready((call, entered)) => {
             drop(work);
-            Ok(Progress::Duplicate(Box::new((call, duplicate))))
+            return answered(inner, &call, entered).await;
         }
         Poll::Pending => {
             let (tell, told) = oneshot::channel();
@@ -149,13 +157,7 @@ where
     };
     match progress {
         Ok(Progress::Ended(answer)) => answer,
-        Ok(Progress::Duplicate(met)) => {
-            let (call, entered) = *met;
-            match duplicate(inner, &call, entered).await {
-                Ok((recorded, waited)) => Answer::Replayed { recorded, waited },
-                Err(refusal) => Answer::Refused(refusal),
-            }
-        }
+        Ok(Progress::Duplicate(met)) => answered(inner, &met.0, met.1).await,
         Err(_) => Answer::Broken(Broken::Aborted),
     }
 }
@@ -252,10 +254,7 @@ where
         Ok((_, Entered::Granted(grant))) => grant,
         Ok((call, other)) => {
             drop(work);
-            return match duplicate(inner, &call, other).await {
-                Ok((recorded, waited)) => Answer::Replayed { recorded, waited },
-                Err(refusal) => Answer::Refused(refusal),
-            };
+            return answered(inner, &call, other).await;
         }
     };
     let lease = Arc::clone(grant.lease());
