@@ -52,21 +52,24 @@ pub(super) fn host<'a>(request: &RequestView<'a>) -> Option<&'a str> {
 
 /// Where a question was put: host and target. Two hosts behind one gateway are two services, and the same key at the
 /// other one is a mismatch, never its answer.
+///
+/// Ports and addresses do not tell services apart here: a retry that goes to another instance, or to the same one on
+/// another port, is still a retry.
 struct HostAndTarget;
 
 impl Target for HostAndTarget {
     fn target<'a>(&self, request: &RequestView<'a>) -> Cow<'a, str> {
         let authority = request.uri.authority().map(http::uri::Authority::as_str);
         let host = authority.or_else(|| request.headers.get(HOST)?.to_str().ok()).unwrap_or_default();
-        let host = host.strip_suffix(":80").unwrap_or(host);
-        let target = RequestUri.target(request);
-        let mut whole = String::with_capacity(2 + host.len() + target.len());
-        whole.push_str("//");
-        whole.push_str(host);
-        whole.make_ascii_lowercase();
-        whole.push_str(&target);
-        Cow::Owned(whole)
+        let host = name_of(host).to_ascii_lowercase();
+        Cow::Owned(format!("//{host}{}", RequestUri.target(request)))
     }
+}
+
+/// The name in `name:port`; empty for an address.
+fn name_of(host: &str) -> &str {
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    if name.starts_with('[') || name.parse::<std::net::Ipv4Addr>().is_ok() { "" } else { name }
 }
 
 fn make(config: &Config, rule: &config::Rule) -> Result<Rule, StartError> {
@@ -187,6 +190,9 @@ mod tests {
         assert_eq!(target("/orders?a=1", "Shop.test"), "//shop.test/orders?a=1");
         assert_eq!(target("/orders?a=1", "shop.test:80"), target("http://shop.test/orders?a=1", "ignored"));
         assert_ne!(target("/orders", "shop.test"), target("/orders", "bank.test"));
-        assert_ne!(target("/orders", "shop.test"), target("/orders", "shop.test:8080"));
+        assert_eq!(target("/orders", "shop.test"), target("/orders", "shop.test:8080"));
+        for address in ["127.0.0.1:8080", "10.0.0.7", "[::1]:8080", "[::1]", ""] {
+            assert_eq!(target("/orders", address), "///orders", "{address}");
+        }
     }
 }
