@@ -286,8 +286,12 @@ impl Inner {
             let event = Event::new(&lease.identity, lease.policy.name(), What::SettlementAbandoned);
             self.emit(&event.attempt(lease.attempt));
         }
+        let last = match verdict {
+            Verdict::Unknown { last } => last.as_deref(),
+            Verdict::Keep(_) | Verdict::Release { .. } => None,
+        };
         let event = Event::new(&lease.identity, lease.policy.name(), What::Settled { verdict: verdict.kind(), kept });
-        self.emit(&event.attempt(lease.attempt).took(self.now().since(lease.granted_at)));
+        self.emit(&event.attempt(lease.attempt).took(self.now().since(lease.granted_at)).last(last));
     }
 }
 

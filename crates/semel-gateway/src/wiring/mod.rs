@@ -1,5 +1,7 @@
 //! From a configuration to a running gateway.
 
+mod events;
+mod orphans;
 mod rules;
 mod stack;
 mod start;
