@@ -90,7 +90,8 @@ pub enum What<'a> {
         /// What became of that.
         kept: &'a Kept,
     },
-    /// The settlement of a claim was given up after `settle_for`: the record reads as unknown.
+    /// The settlement of a claim was given up, after `settle_for` or because the runtime ended under it: the record reads
+    /// as unknown.
     SettlementAbandoned,
     /// A completion came too late: somebody else holds the record, or a person had said otherwise.
     LateSettlementRefused,

@@ -72,6 +72,17 @@ impl Open {
     }
 }
 
+/// Dropped on the way: the runtime ended under it, and the store hears no more of this claim.
+impl Drop for Open {
+    fn drop(&mut self) {
+        if self.activity.is_some() {
+            self.inner.bounds.count_cut();
+            let event = Event::new(&self.lease.identity, self.lease.policy.name(), What::SettlementAbandoned);
+            self.inner.emit(&event.attempt(self.lease.attempt));
+        }
+    }
+}
+
 /// A settlement of which nobody has asked for the answer yet. Dropped so, it goes on by itself.
 pub(super) struct Unasked(Option<Open>);
 

@@ -35,7 +35,12 @@ impl Observer for EventLog {
                 tracing::warn!(rule, identity, attempt, "outcome unknown: {last}");
             }
             What::SettlementAbandoned => {
-                tracing::warn!(rule, identity, attempt, "outcome unknown: the store did not record it in time");
+                tracing::warn!(
+                    rule,
+                    identity,
+                    attempt,
+                    "outcome unknown: it was not recorded before the time was up or the process ended"
+                );
             }
             What::UnknownExpired => {
                 tracing::warn!(rule, identity, "an unknown outcome ended unresolved: its key is free again");

@@ -2,6 +2,7 @@
 
 mod events;
 mod orphans;
+mod reach;
 mod rules;
 mod stack;
 mod start;

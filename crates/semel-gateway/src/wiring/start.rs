@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::rules::Table;
 use super::stack::Plan;
-use super::{StartError, orphans, store, transport};
+use super::{StartError, orphans, reach, store, transport};
 use crate::config::Config;
 use crate::serve::{Running, Server, Shutdown};
 
@@ -87,6 +87,7 @@ pub async fn start(config: &Config, version: &str) -> Result<Gateway, StartError
         forwarded: transport::forwarded(config),
     };
     let running = server.start(move |core| plan.runtime(&core), Shutdown::new()).map_err(StartError::System)?;
+    reach::tell(config, &env);
     readiness.serving();
     Ok(Gateway {
         http,
