@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::config::{Overrides, source_or_default};
 use crate::exit::{Exit, Failure};
+use crate::term::{Look, Out};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,23 +52,23 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     };
     let text = match args.json {
         true => machine(source.as_ref(), config.as_ref(), &problems),
-        false => words(source.as_ref(), config.as_ref(), &problems),
+        false => words(Look::of_stdout(), source.as_ref(), config.as_ref(), &problems),
     };
-    let mut out = std::io::stdout().lock();
+    let mut out = Out::stdout();
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(if problems.iter().any(|p| p.severity != Severity::Note) { Exit::Finding } else { Exit::Clean })
 }
 
 /// For people: the rules where the file makes any, then the findings, then how many there are.
-fn words(source: Option<&Source>, config: Option<&Config>, problems: &[Problem]) -> String {
+fn words(look: Look, source: Option<&Source>, config: Option<&Config>, problems: &[Problem]) -> String {
     let mut text = String::new();
     if let Some(config) = config {
-        text.push_str(&explain(config));
+        text.push_str(&look.fit(&explain(config)));
         text.push('\n');
     }
     for problem in problems {
-        text.push_str(&problem.render(source));
+        text.push_str(&look.fit(&problem.render(source)));
         text.push('\n');
     }
     text.push_str(&verdict(source, problems));
@@ -104,8 +105,8 @@ fn machine(source: Option<&Source>, config: Option<&Config>, problems: &[Problem
                 "line": at.map(|at| at.line),
                 "column": at.map(|at| at.column),
                 "what": p.what,
-                "why": p.why,
-                "fix": p.fix,
+                "why": said(&p.why),
+                "fix": said(&p.fix),
             })
         })
         .collect();
@@ -113,6 +114,11 @@ fn machine(source: Option<&Source>, config: Option<&Config>, problems: &[Problem
         config.map(|config| config.rules.iter().map(|rule| rule_json(config, rule)).collect());
     let value = json!({ "file": source.map(Source::name), "findings": findings, "rules": rules });
     format!("{value:#}\n")
+}
+
+/// What goes without saying is null.
+fn said(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
 }
 
 fn rule_json(config: &Config, rule: &semel_gateway::config::Rule) -> Value {

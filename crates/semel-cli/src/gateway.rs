@@ -1,15 +1,16 @@
 //! `semel gateway`: the HTTP gateway.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use semel_gateway::config::{Config, LogFormat, Severity, lint, summary};
+use semel_gateway::config::{Config, LogFormat, Severity, Source, lint, summary};
 use semel_gateway::wiring;
 
-use crate::config::{Overrides, source};
+use crate::config::{FILE, Overrides, source};
 use crate::exit::{Exit, Failure};
 use crate::logs;
 use crate::stop::Stop;
+use crate::term::Look;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,7 +39,7 @@ pub struct Args {
 /// Runs the gateway until Ctrl-C or SIGTERM; a second one ends it at once.
 ///
 /// # Errors
-/// Usage: the configuration cannot be. Runtime: the store cannot be opened, an address cannot be used.
+/// Usage: the configuration cannot be used. Runtime: the store cannot be opened, an address cannot be used.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let file = args.config.as_deref().map(source).transpose()?;
     let mut config = Config::from_parts(file, &args.overrides.flags()).map_err(|error| refused(&error))?;
@@ -51,6 +52,9 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         config.listen.http.value = gateway.http();
         config.listen.admin.value = gateway.admin();
         tell(&config)?;
+        if config.source.is_none() && Path::new(FILE).exists() {
+            tracing::warn!("./{FILE} is here but not used; add -c {FILE}");
+        }
         stop.asked().await;
         tracing::info!("asked to stop: running requests finish");
         let stopped = tokio::select! {
@@ -66,7 +70,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 
 /// All that is wrong, one after the other, under one heading.
 fn refused(refused: &semel_gateway::config::Refused) -> Failure {
-    Failure::usage(format!("the configuration cannot be:\n\n{refused}"))
+    Failure::usage(format!("the configuration cannot be used:\n\n{refused}"))
 }
 
 /// What is guarded and what is promised, then what a person should look at: words for people, one event for programs.
@@ -82,14 +86,16 @@ fn tell(config: &Config) -> Result<(), Failure> {
             store = %config.store.url.value,
             principal = %config.principal.value,
             rules = config.rules.len(),
+            file = config.source.as_ref().map(Source::name),
             "serving"
         );
         return Ok(());
     }
     let mut out = std::io::stderr().lock();
-    writeln!(out, "semel gateway {}\n\n{}", env!("CARGO_PKG_VERSION"), summary(config))?;
+    let look = Look::of_stderr();
+    writeln!(out, "semel gateway {}\n\n{}", env!("CARGO_PKG_VERSION"), look.fit(&summary(config)))?;
     for finding in findings {
-        writeln!(out, "{}", finding.render(config.source.as_ref()))?;
+        writeln!(out, "{}", look.fit(&finding.render(config.source.as_ref())))?;
     }
     Ok(out.flush()?)
 }

@@ -1,6 +1,7 @@
 //! What the terminal can show: its width, whether colour is welcome, text broken at that width.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 /// Width used where nobody can say: a pipe, a file.
 const UNKNOWN_WIDTH: usize = 80;
@@ -17,12 +18,20 @@ pub struct Look {
 impl Look {
     /// Colour only on a terminal and without `NO_COLOR`; the terminal's width within 40 and 120.
     pub fn of_stdout() -> Self {
-        let stdout = std::io::stdout();
+        Self::of(&std::io::stdout())
+    }
+
+    /// The same for stderr.
+    pub fn of_stderr() -> Self {
+        Self::of(&std::io::stderr())
+    }
+
+    fn of(stream: &(impl AsFd + IsTerminal)) -> Self {
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
             || std::env::var_os("TERM").is_some_and(|v| v == "dumb");
-        let width = rustix::termios::tcgetwinsize(&stdout).map_or(UNKNOWN_WIDTH, |size| usize::from(size.ws_col));
+        let width = rustix::termios::tcgetwinsize(stream).map_or(UNKNOWN_WIDTH, |size| usize::from(size.ws_col));
         let width = if width == 0 { UNKNOWN_WIDTH } else { width };
-        Self { width: width.clamp(40, 120), colour: stdout.is_terminal() && !unwanted }
+        Self { width: width.clamp(40, 120), colour: stream.is_terminal() && !unwanted }
     }
 
     /// No colour.
@@ -75,11 +84,83 @@ impl Look {
         }
         out
     }
+
+    /// Breaks the lines of `text` that are too long. What follows stands under the text behind a line's label, which
+    /// two blanks or a colon end, or under its beginning. Lines of a file that are shown stay as they are.
+    pub fn fit(self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        for line in text.lines() {
+            if line.chars().count() <= self.width || line.contains(" | ") {
+                out.push_str(line);
+            } else {
+                let indent = hanging(line).min(self.width / 2);
+                let (head, rest) = line.split_at(line.char_indices().nth(indent).map_or(line.len(), |(at, _)| at));
+                out.push_str(head);
+                out.push_str(&self.wrap(rest, indent));
+            }
+            out.push('\n');
+        }
+        out
+    }
+}
+
+/// The column at which the text of a line begins, in characters.
+fn hanging(line: &str) -> usize {
+    let blanks = line.chars().take_while(|c| *c == ' ').count();
+    let rest = &line[blanks..];
+    let label = rest.find("  ").or_else(|| {
+        let short = ["why: ", "fix: "].iter().any(|label| rest.starts_with(label));
+        short.then_some("why:".len())
+    });
+    label.map_or(blanks, |label| {
+        let gap = rest[label..].chars().take_while(|c| *c == ' ').count();
+        blanks + rest[..label].chars().count() + gap
+    })
+}
+
+/// Standard output, whose errors say what could not be written.
+#[derive(Debug)]
+pub struct Out(io::Stdout);
+
+impl Out {
+    /// The process's.
+    pub fn stdout() -> Self {
+        Self(io::stdout())
+    }
+}
+
+fn of_stdout(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot write to standard output: {error}"))
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(|error| of_stdout(&error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(|error| of_stdout(&error))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lines_go_on_under_their_text() {
+        let look = Look::plain(40);
+        assert_eq!(
+            look.fit("  callers    share one key space; others are refused\nshort\n"),
+            "  callers    share one key space; others\n             are refused\nshort\n"
+        );
+        assert_eq!(
+            look.fit("  why: one two three four five six seven eight"),
+            "  why: one two three four five six seven\n       eight\n"
+        );
+        let shown = format!("    8 | {}", "x".repeat(60));
+        assert_eq!(look.fit(&shown), format!("{shown}\n"));
+    }
 
     #[test]
     fn lines_break_between_words_and_keep_their_indent() {

@@ -1,8 +1,11 @@
 //! Typed events: every transition is one. Metrics, logs, traces and dashboards are subscribers.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
-use crate::{engine::Kept, identity::Identity, ids::Fence, refusal::Refusal, store::StoreError};
+use crate::{engine::Kept, env::Tick, identity::Identity, ids::Fence, refusal::Refusal, store::StoreError};
 
 /// Is told of every event, inline: must not block. No observer costs nothing.
 pub trait Observer: Send + Sync + 'static {
@@ -30,13 +33,15 @@ pub struct Event<'a> {
     pub what: What<'a>,
     /// How long it took, where that means something: a claim from its sending, work from its start.
     pub took: Option<Duration>,
+    /// Of an unknown outcome: the words that are recorded with it, which tell what was seen last. For people with rights.
+    pub last: Option<&'a str>,
 }
 
 impl<'a> Event<'a> {
     /// An event without attempt and time.
     #[must_use]
     pub const fn new(identity: &'a Identity, rule: &'a str, what: What<'a>) -> Self {
-        Self { identity, rule, attempt: 0, what, took: None }
+        Self { identity, rule, attempt: 0, what, took: None, last: None }
     }
 
     /// The same with an attempt.
@@ -50,6 +55,13 @@ impl<'a> Event<'a> {
     #[must_use]
     pub const fn took(mut self, took: Duration) -> Self {
         self.took = Some(took);
+        self
+    }
+
+    /// The same with what was seen last.
+    #[must_use]
+    pub const fn last(mut self, last: Option<&'a str>) -> Self {
+        self.last = last;
         self
     }
 }
@@ -78,7 +90,8 @@ pub enum What<'a> {
         /// What became of that.
         kept: &'a Kept,
     },
-    /// The settlement of a claim was given up after `settle_for`: the record reads as unknown.
+    /// The settlement of a claim was given up, after `settle_for` or because the runtime ended under it: the record reads
+    /// as unknown.
     SettlementAbandoned,
     /// A completion came too late: somebody else holds the record, or a person had said otherwise.
     LateSettlementRefused,
@@ -159,5 +172,43 @@ impl StoreCall {
             Self::Purge => "purge",
             Self::Health => "health",
         }
+    }
+}
+
+/// Lets one in a while through: for log lines that a crowd would write. Lock-free.
+///
+/// ```
+/// use semel_core::{env::Tick, observe::Seldom};
+/// use std::time::Duration;
+/// let seldom = Seldom::every(Duration::from_secs(60));
+/// assert_eq!(seldom.next(Tick::from_nanos(5)), Some(0));
+/// assert_eq!(seldom.next(Tick::from_nanos(6)), None);
+/// assert_eq!(seldom.next(Tick::from_nanos(61_000_000_000)), Some(1));
+/// ```
+#[derive(Debug)]
+pub struct Seldom {
+    pause: Duration,
+    /// Nanoseconds since boot; zero before the first.
+    due: AtomicU64,
+    withheld: AtomicU64,
+}
+
+impl Seldom {
+    /// At most one in each `pause`.
+    #[must_use]
+    pub const fn every(pause: Duration) -> Self {
+        Self { pause, due: AtomicU64::new(0), withheld: AtomicU64::new(0) }
+    }
+
+    /// Whether this one goes through, and how many did not since the last that did.
+    pub fn next(&self, now: Tick) -> Option<u64> {
+        let due = self.due.load(Ordering::Relaxed);
+        let next = (now + self.pause).as_nanos();
+        // Of two at once one wins, and the other is counted.
+        if now.as_nanos() >= due && self.due.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            return Some(self.withheld.swap(0, Ordering::Relaxed));
+        }
+        self.withheld.fetch_add(1, Ordering::Relaxed);
+        None
     }
 }

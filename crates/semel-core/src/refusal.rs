@@ -22,13 +22,15 @@ pub enum Refusal {
     TooManyWaiters,
     /// Too much work of this rule, scope or process is running; nothing was begun.
     TooManyRunning,
-    /// It was done, and the rule rejects repeats; or it was asked for with other credentials.
+    /// It was done, and the rule rejects repeats.
     Duplicate {
         /// What the rule tells, if not the default.
         message: Option<Arc<str>>,
         /// How long repeats are still rejected.
         rest_of_window: Option<Duration>,
     },
+    /// The key came with other credentials first. By name a duplicate too: more is not told of the first.
+    Stranger,
     /// The key was used for another question.
     KeyReused,
     /// Nobody can tell whether it took place.
@@ -69,7 +71,7 @@ impl Refusal {
             Self::InFlight { .. } => "in-flight",
             Self::TooManyWaiters => "too-many-waiters",
             Self::TooManyRunning => "too-many-running",
-            Self::Duplicate { .. } => "duplicate",
+            Self::Duplicate { .. } | Self::Stranger => "duplicate",
             Self::KeyReused => "key-reused",
             Self::OutcomeUnknown { .. } => "outcome-unknown",
             Self::OutcomeUnavailable { .. } => "outcome-unavailable",
@@ -90,6 +92,7 @@ impl Refusal {
             | Self::StoreUnavailable { .. }
             | Self::StoreFull => true,
             Self::Duplicate { .. }
+            | Self::Stranger
             | Self::KeyReused
             | Self::OutcomeUnknown { .. }
             | Self::OutcomeUnavailable { .. }
@@ -130,6 +133,9 @@ impl fmt::Display for Refusal {
             Self::TooManyRunning => f.write_str("too much work is running; nothing was begun, ask again later"),
             Self::Duplicate { message: Some(message), .. } => f.write_str(message),
             Self::Duplicate { message: None, .. } => f.write_str("Already submitted."),
+            Self::Stranger => {
+                f.write_str("this key was used with other credentials; nothing is told about it and nothing was run")
+            }
             Self::KeyReused => f.write_str("this key was used for another request; use a new key for a new intent"),
             Self::OutcomeUnknown { .. } => f.write_str(
                 "an earlier copy of this request was sent and its outcome is not known; it is not run again",

@@ -102,7 +102,20 @@ impl fmt::Display for OpenError {
                  requests could run a second time), move the directory away and start with an empty one",
                 path.display()
             ),
-            Self::Io { doing, path, source } => write!(f, "{doing} {}: {source}", path.display()),
+            Self::Io { doing, path, source } => {
+                write!(f, "{doing} {}: {source}", path.display())?;
+                match source.kind() {
+                    io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+                        f.write_str(". It is a file, or lies under one: name another directory")
+                    }
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                        f.write_str(". This user may not write there: change that, or name another directory")
+                    }
+                    io::ErrorKind::NotFound => f.write_str(". Nothing can be made there: name another directory"),
+                    io::ErrorKind::StorageFull => f.write_str(". Make room, or name a directory on another disk"),
+                    _ => Ok(()),
+                }
+            }
         }
     }
 }

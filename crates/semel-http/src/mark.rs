@@ -4,7 +4,8 @@
 ///
 /// A service or a proxy that knows more than a status can say puts a `Mark` into the *extensions of its response*; it
 /// wins over the table. A proxy that could not connect says [`Mark::NothingSent`], and the guard frees the key; one that
-/// sent the request and got no answer says [`Mark::Lost`].
+/// sent the request and got no answer says [`Mark::Lost`]. With a [`ProblemKind`](crate::problem::ProblemKind) beside
+/// it the guard tells the problem in its own words, with the identity, instead of the answer that carries them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum Mark {

@@ -76,6 +76,9 @@ impl Scrape {
         )?;
         for rule in rules {
             for outcome in Outcome::ALL {
+                if is_noise(rule, rule.outcome(*outcome)) {
+                    continue;
+                }
                 let labels = [("rule", rule.name()), ("outcome", outcome.label())];
                 ConstCounter::new(rule.outcome(*outcome).get()).encode(family.encode_family(&labels)?)?;
             }
@@ -84,6 +87,10 @@ impl Scrape {
         let mut family = e.encode_descriptor("unguarded", help, None, MetricType::Counter)?;
         for rule in rules {
             for why in Why::ALL {
+                // Where a rule is about the request, "no rule" is no reason, and elsewhere it is the only one.
+                if (*why == Why::NoRule) != rule.name().is_empty() && rule.unguarded(*why).get() == 0 {
+                    continue;
+                }
                 let labels = [("rule", rule.name()), ("why", why.label())];
                 ConstCounter::new(rule.unguarded(*why).get()).encode(family.encode_family(&labels)?)?;
             }
@@ -102,6 +109,9 @@ impl Scrape {
         for (name, help, pick) in families {
             let mut family = e.encode_descriptor(name, help, None, MetricType::Counter)?;
             for rule in &self.metrics.0.rules {
+                if is_noise(rule, pick(rule)) {
+                    continue;
+                }
                 ConstCounter::new(pick(rule).get()).encode(family.encode_family(&[("rule", rule.name())])?)?;
             }
         }
@@ -183,6 +193,11 @@ impl Scrape {
         e.encode_descriptor("build", "This program", None, MetricType::Info)?
             .encode_info(&[("version", &*self.metrics.0.version)])
     }
+}
+
+/// A guarded request has a rule: without one nothing of this kind is ever counted.
+fn is_noise(rule: &RuleMetrics, counter: &Counter) -> bool {
+    rule.name().is_empty() && counter.get() == 0
 }
 
 fn gauge(e: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: impl TryInto<i64>) -> Result<(), Error> {

@@ -95,7 +95,7 @@ impl Outcome {
             Refusal::InFlight { .. } => Self::InFlight,
             Refusal::TooManyWaiters => Self::TooManyWaiters,
             Refusal::TooManyRunning => Self::TooManyRunning,
-            Refusal::Duplicate { .. } => Self::Duplicate,
+            Refusal::Duplicate { .. } | Refusal::Stranger => Self::Duplicate,
             Refusal::KeyReused => Self::KeyReused,
             Refusal::OutcomeUnknown { .. } => Self::OutcomeUnknown,
             Refusal::OutcomeUnavailable { .. } => Self::OutcomeUnavailable,

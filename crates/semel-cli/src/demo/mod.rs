@@ -17,7 +17,7 @@ pub use service::Service;
 
 use crate::exit::{Exit, Failure};
 use crate::stop::Stop;
-use crate::term::Look;
+use crate::term::{Look, Out};
 
 /// Requests in flight may take this long to end when the demo stops.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -89,7 +89,7 @@ where
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut stop = Stop::listen()?;
-        let mut out = std::io::stdout();
+        let mut out = Out::stdout();
         play(args, start, stop.asked(), &mut out, Look::of_stdout()).await
     })
 }

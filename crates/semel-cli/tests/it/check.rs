@@ -68,7 +68,7 @@ async fn a_warning_is_a_finding_and_a_note_is_none() {
     let (dir, _) = dir_with(&format!("{GOOD}preset = \"payment\"\n"));
     let ended = check(&dir, &[]).await;
     assert_eq!(ended.code, 0, "{ended:?}");
-    assert!(ended.out.ends_with("semel.toml: 1 note.\n"), "{}", ended.out);
+    assert!(ended.out.ends_with("semel.toml: 2 notes.\n"), "{}", ended.out);
 }
 
 #[tokio::test]

@@ -170,8 +170,16 @@ async fn exchange(at: &str, head: &str) -> String {
 async fn a_configuration_that_cannot_be_ends_in_2_with_all_its_problems() {
     let ended = run(&["gateway", "--upstream", "https://example.com", "--admin", "0.0.0.0:9090"]).await;
     assert_eq!(ended.code, 2, "{ended:?}");
-    assert!(ended.err.starts_with("error: the configuration cannot be:\n\n--admin: error: "), "{}", ended.err);
-    assert!(ended.err.contains("--upstream: error: wants TLS: `https://example.com`\n"), "{}", ended.err);
+    assert!(
+        ended.err.starts_with("error: the configuration cannot be used:\n\n--admin or SEMEL_ADMIN: error: "),
+        "{}",
+        ended.err
+    );
+    assert!(
+        ended.err.contains("--upstream or SEMEL_UPSTREAM: error: the value wants TLS: `https://example.com`\n"),
+        "{}",
+        ended.err
+    );
     let ended = run(&["gateway", "-c", "nowhere.toml"]).await;
     assert_eq!((ended.code, ended.out.as_str()), (2, ""), "{ended:?}");
 }

@@ -21,6 +21,8 @@ pub(super) struct Bounds {
     scopes: Mutex<HashMap<ScopeTag, usize>>,
     /// Everything a drain waits for: running work, open settlements, claims to take back.
     active: Arc<Active>,
+    /// Claims whose runtime ended before they were settled.
+    cut: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -36,6 +38,14 @@ impl Bounds {
 
     pub(super) fn active(&self) -> usize {
         self.active.count.load(Ordering::Acquire)
+    }
+
+    pub(super) fn count_cut(&self) {
+        self.cut.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn cut(&self) -> usize {
+        self.cut.load(Ordering::Relaxed)
     }
 
     /// Resolves when nothing is active.

@@ -172,7 +172,7 @@ pub(super) fn refusal(call: &Call, judgement: Judgement) -> Refusal {
     match judgement {
         Judgement::NotIssued => Refusal::NotIssued,
         Judgement::Mismatch => Refusal::KeyReused,
-        Judgement::Stranger => Refusal::Duplicate { message: None, rest_of_window: None },
+        Judgement::Stranger => Refusal::Stranger,
         Judgement::Unavailable { kept } => {
             let same_request = kept.as_ref().is_some_and(|k| k.same_request);
             if call.policy.on_duplicate() == OnDuplicate::Reject && !same_request {

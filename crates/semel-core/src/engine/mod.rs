@@ -374,5 +374,14 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.keeper.close();
+        // Nothing else would tell that a drain was left out.
+        let claims = self.bounds.cut();
+        if claims > 0 {
+            tracing::warn!(
+                claims,
+                "claims were running when the runtime ended: their outcomes are unknown. Call `engine.drain(..)` before \
+                 the process ends"
+            );
+        }
     }
 }

@@ -72,6 +72,17 @@ impl Open {
     }
 }
 
+/// Dropped on the way: the runtime ended under it, and the store hears no more of this claim.
+impl Drop for Open {
+    fn drop(&mut self) {
+        if self.activity.is_some() {
+            self.inner.bounds.count_cut();
+            let event = Event::new(&self.lease.identity, self.lease.policy.name(), What::SettlementAbandoned);
+            self.inner.emit(&event.attempt(self.lease.attempt));
+        }
+    }
+}
+
 /// A settlement of which nobody has asked for the answer yet. Dropped so, it goes on by itself.
 pub(super) struct Unasked(Option<Open>);
 
@@ -286,8 +297,12 @@ impl Inner {
             let event = Event::new(&lease.identity, lease.policy.name(), What::SettlementAbandoned);
             self.emit(&event.attempt(lease.attempt));
         }
+        let last = match verdict {
+            Verdict::Unknown { last } => last.as_deref(),
+            Verdict::Keep(_) | Verdict::Release { .. } => None,
+        };
         let event = Event::new(&lease.identity, lease.policy.name(), What::Settled { verdict: verdict.kind(), kept });
-        self.emit(&event.attempt(lease.attempt).took(self.now().since(lease.granted_at)));
+        self.emit(&event.attempt(lease.attempt).took(self.now().since(lease.granted_at)).last(last));
     }
 }
 

@@ -261,7 +261,7 @@ async fn a_stranger_gets_no_stored_byte() {
     let by = |n: u8| stage.call(1).by(Caller { credentials: Some([n; 16]), request: None });
     let running = stage.run(by(1), secs(3), "charged");
     after(secs(1)).await;
-    let nothing = Refusal::Duplicate { message: None, rest_of_window: None };
+    let nothing = Refusal::Stranger;
     assert_eq!(refusal(stage.ran(by(2), secs(1), "never").await), nothing);
     running.await.unwrap().ignore();
     assert_eq!(refusal(stage.ran(by(2), secs(1), "never").await), nothing);

@@ -1,13 +1,21 @@
 //! What a drain waits for.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
 use semel_core::{
-    engine::{Begin, Drained},
+    engine::{Begin, Drained, Engine, Ran},
+    env::Env,
+    identity::Secret,
+    observe::{Event, What},
     record::StateCode,
-    store::Did,
+    store::{Capacity, Did, MemoryStore},
 };
 use semel_testkit::faults::{Fault, Op};
 
-use crate::stage::{Stage, after, millis, secs};
+use crate::stage::{Stage, after, call_on, millis, secs};
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_of_nothing_ends_at_once() {
@@ -86,4 +94,33 @@ async fn a_drain_waits_for_a_grant_that_is_out() {
     assert_eq!(stage.engine.drain(secs(1)).await, Drained { finished: 0, abandoned: 1 });
     drop(grant);
     stage.is_quiet().await;
+}
+
+/// Leaving the drain out was silent: the tasks died with the runtime, and nobody was told of their claims.
+#[test]
+fn a_claim_that_is_cut_with_its_runtime_is_told() {
+    let told = Arc::new(AtomicUsize::new(0));
+    let observer = {
+        let told = Arc::clone(&told);
+        move |event: &Event<'_>| {
+            if matches!(event.what, What::SettlementAbandoned) {
+                told.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    };
+    let env = Env::system();
+    let store = Arc::new(MemoryStore::new(&env, Capacity::default()));
+    let secret = Secret::from_material(b"the tests' own secret").unwrap();
+    let engine = Engine::builder(store, secret).env(env).observe(Arc::new(observer)).build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let forever = engine.run(call_on(&engine, 1), |_| std::future::pending::<Ran<()>>());
+        tokio::select! {
+            biased;
+            _never = forever => unreachable!("it does not end"),
+            () = tokio::task::yield_now() => {}
+        }
+    });
+    drop(runtime);
+    assert_eq!(told.load(Ordering::Relaxed), 1);
 }

@@ -191,3 +191,14 @@ fn a_place_that_cannot_be_a_directory_says_so() {
     let e = open(&file.join("data")).unwrap_err();
     assert!(e.to_string().contains("file/data"), "{e}");
 }
+
+#[test]
+fn a_place_that_cannot_be_a_directory_is_refused_with_the_cure() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("afile");
+    fs::write(&file, "x").unwrap();
+    for place in [file.clone(), file.join("below"), "/proc/nope".into()] {
+        let refused = open(&place).unwrap_err().to_string();
+        assert!(refused.contains("name another directory"), "{refused}");
+    }
+}

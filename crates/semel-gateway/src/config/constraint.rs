@@ -17,14 +17,14 @@ const LONGEST_LEASE: Duration = Duration::from_hours(1);
 /// The longest a claim, or the wait after a dead one, may last.
 const LONGEST_HOLD: Duration = Duration::from_hours(7 * 24);
 
-/// Reports every impossible combination of one rule. `at` is where the rule begins.
+/// Reports every impossible combination of one rule, which `rule` is the name of in messages. `at` is where the rule begins.
 pub(super) fn check(rule: &str, at: Origin, p: &Policy, whole: &Setting<Duration>, report: &mut Report) {
     // Points at what a person wrote last: of two settings the explicit one, of two explicit ones the later.
     let blame = |origins: &[Origin]| {
         origins.iter().copied().filter(|o| o.is_explicit()).max_by_key(|o| o.position()).unwrap_or(at)
     };
     let mut refuse = |origins: &[Origin], what: String, why: &str, fix: String| {
-        report.push(Problem::error(blame(origins), format!("rule `{rule}`: {what}")).why(why).fix(fix));
+        report.push(Problem::error(blame(origins), format!("{rule}: {what}")).why(why).fix(fix));
     };
     let time = show_duration;
 

@@ -7,7 +7,7 @@ use super::rule::{Mode, Rule};
 use super::setting::Origin;
 use super::store::{Durability, StoreUrl};
 use super::units::show_duration;
-use super::{Config, KeyFormat, Principal};
+use super::{Config, KeyFormat, Methods, Principal};
 
 /// Every rule in words, with all values in force and where each came from.
 pub fn explain(config: &Config) -> String {
@@ -22,7 +22,10 @@ fn write_rules(out: &mut String, config: &Config) -> fmt::Result {
         true => writeln!(out, "Rules, tried in order; the first match wins. What no rule matches passes unguarded.")?,
         false => writeln!(out, "No rules: any unsafe method that carries a key is guarded, everything else passes.")?,
     }
-    writeln!(out, "Callers are told apart by: {} ({}).", config.principal.value, config.principal.origin)?;
+    match &config.principal.value {
+        Principal::Shared => writeln!(out, "All callers share one key space ({}).", config.principal.origin)?,
+        told => writeln!(out, "Callers are told apart by: {told} ({}).", config.principal.origin)?,
+    }
     writeln!(out, "Records live in: {} ({}).", config.store.url.value, config.store.url.origin)?;
     for (index, rule) in config.rules.iter().enumerate() {
         writeln!(out)?;
@@ -71,6 +74,9 @@ fn sentences(rule: &Rule) -> Vec<String> {
         Missing::Required => "Without a key: refused with 400.".to_owned(),
         Missing::Optional => "Without a key: passes unguarded.".to_owned(),
     });
+    if names_methods(rule) {
+        said.push("Other unsafe methods there: guarded when they carry a key, else they pass unguarded.".to_owned());
+    }
     said.push(match *p.on_duplicate {
         OnDuplicate::Replay => {
             format!("A copy of a finished one gets the recorded answer, for {}.", show_duration(*p.ttl))
@@ -99,13 +105,22 @@ fn sentences(rule: &Rule) -> Vec<String> {
             Keep::For(time) => {
                 format!("An outcome nobody can tell is kept for {}; until then retries get 409.", show_duration(time))
             }
-            Keep::Forever => "An outcome nobody can tell is kept until someone settles it; retries get 409.".to_owned(),
+            Keep::Forever => {
+                "An outcome nobody can tell is kept until someone settles it (no command for that in this version); \
+                 retries get 409."
+                    .to_owned()
+            }
         },
     });
     said.push(match *p.on_store_error {
         OnStoreError::Closed => "While the store is away: 503, nothing runs.".to_owned(),
     });
     said
+}
+
+/// A key is honoured on every unsafe method: those that a rule names are those that need one.
+fn names_methods(rule: &Rule) -> bool {
+    matches!(rule.route.methods, Methods::These(_))
 }
 
 fn one_of(names: &str) -> String {
@@ -121,6 +136,9 @@ pub fn summary(config: &Config) -> String {
 }
 
 fn write_summary(out: &mut String, config: &Config) -> fmt::Result {
+    if let Some(source) = &config.source {
+        writeln!(out, "  file       {}", source.name())?;
+    }
     for (index, upstream) in config.upstreams.iter().enumerate() {
         let default = if index == 0 && config.upstreams.len() > 1 { ", the default" } else { "" };
         writeln!(out, "  upstream   {} ({}{default})", upstream.url.value, upstream.name)?;
@@ -140,6 +158,8 @@ fn write_summary(out: &mut String, config: &Config) -> fmt::Result {
             )?;
         }
         StoreUrl::Embedded(dir) => {
+            // A relative path means another directory to whoever reads the log elsewhere.
+            let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
             writeln!(out, "  records    on disk in {}", dir.display())?;
             writeln!(
                 out,
@@ -160,7 +180,8 @@ fn write_summary(out: &mut String, config: &Config) -> fmt::Result {
         out,
         "             The effect itself is exactly once only where the service honours the key and the fence."
     )?;
-    writeln!(out, "  requests   http://{}", config.listen.http.value)?;
+    let reach = if config.listen.http.ip().is_unspecified() { "  reachable from other machines" } else { "" };
+    writeln!(out, "  requests   http://{}{reach}", config.listen.http.value)?;
     writeln!(out, "  admin      http://{}  /healthz /readyz /metrics", config.listen.admin.value)?;
     writeln!(
         out,
@@ -178,6 +199,9 @@ fn write_guarded(out: &mut String, config: &Config) -> fmt::Result {
         let label = if index == 0 { "guarded" } else { "" };
         let how = match rule.mode.value {
             Mode::Off => "passes unguarded".to_owned(),
+            Mode::Key if names_methods(rule) => {
+                format!("by {}; other unsafe methods there when they carry one", rule.policy.key.value)
+            }
             Mode::Key => format!("by {}", rule.policy.key.value),
         };
         writeln!(out, "  {label:<10} {}: {} {how}", rule.name, rule.route)?;

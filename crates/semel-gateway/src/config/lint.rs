@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::policy_types::{InFlight, OnDuplicate};
+use super::policy_types::{InFlight, Keep, OnDuplicate};
 use super::preset::Preset;
 use super::problem::{self, Problem};
 use super::rule::{Mode, Rule};
@@ -211,6 +211,14 @@ fn guarded(config: &Config, rule: &Rule, found: &mut Vec<Problem>) {
             format!("takes bodies up to {} ", p.request_body.value).trim_end().to_owned(),
             "a guarded body is held in memory, once for each request under way",
             "64 MiB or less".to_owned(),
+        );
+    }
+    if *p.unknown_ttl == Keep::Forever && !*p.takeover {
+        let origin = if p.unknown_ttl.origin.position().is_some() { p.unknown_ttl.origin } else { rule.origin };
+        found.push(
+            Problem::note(origin, format!("rule `{name}`: a key with an unknown outcome stays blocked for good"))
+                .why("this version has no command to settle it")
+                .fix("unknown_ttl = \"30 days\" bounds it, if a late retry may run again by then"),
         );
     }
     if rule.preset.is_some_and(|preset| preset.value == Preset::Payment) {

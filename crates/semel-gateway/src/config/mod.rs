@@ -139,6 +139,18 @@ fn read(table: DeTable<'_>, flags: &Flags, report: &mut Report) -> Option<Config
         "to change the secret, stop the gateway and start it with an empty store once the longest ttl has passed",
         report,
     );
+    for (key, why, fix) in [
+        ("tls", "TLS comes with a later one", "let a proxy in front end TLS"),
+        ("dashboard", "the dashboard comes with a later one", "/metrics on the admin address has the numbers"),
+        (
+            "encryption",
+            "stored answers are not encrypted yet",
+            "keep the store's directory readable by the gateway alone",
+        ),
+        ("admin", "the admin address is loopback only and takes no token", "`listen.admin` moves it to another port"),
+    ] {
+        root.refuse(key, why, fix, report);
+    }
     let listen = Listen::read(root.section("listen", report), flags, report);
     let defaults = Defaults::read(root.section("defaults", report), report);
     let before = report.problems.len();

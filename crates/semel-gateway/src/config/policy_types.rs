@@ -262,9 +262,9 @@ const FINGERPRINTS: &[&str] = &["bytes", "json", "form", "route", "none"];
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bytes => f.write_str("method, path, query and the body byte for byte"),
+            Self::Bytes => f.write_str("method, host, path, query, content type and the body byte for byte"),
             Self::Json(fields) => {
-                f.write_str("method, path, query and the body as JSON")?;
+                f.write_str("method, host, path, query, content type and the body as JSON")?;
                 for (word, list) in
                     [("only", &fields.include), ("without", &fields.exclude), ("in any order", &fields.unordered)]
                 {
@@ -274,8 +274,8 @@ impl fmt::Display for Fingerprint {
                 }
                 Ok(())
             }
-            Self::Form => f.write_str("method, path, query and the body as a form"),
-            Self::Route => f.write_str("method and path"),
+            Self::Form => f.write_str("method, host, path, query, content type and the body as a form"),
+            Self::Route => f.write_str("method, host and path"),
             Self::None => f.write_str("nothing beyond the key"),
         }
     }

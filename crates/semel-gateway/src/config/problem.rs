@@ -87,7 +87,10 @@ impl Problem {
     fn write(&self, out: &mut String, source: Option<&Source>) -> fmt::Result {
         match (self.origin, source) {
             (Origin::File(at), Some(source)) => write!(out, "{}:{}:{}: ", source.name, at.line, at.column)?,
-            (Origin::Flag(name), _) => write!(out, "{name}: ")?,
+            (Origin::Flag(name), _) => {
+                let variable = name.trim_start_matches('-').replace('-', "_").to_ascii_uppercase();
+                write!(out, "{name} or SEMEL_{variable}: ")?;
+            }
             (_, Some(source)) => write!(out, "{}: ", source.name)?,
             (_, None) => {}
         }

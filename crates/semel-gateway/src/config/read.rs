@@ -189,7 +189,7 @@ impl<'i> Section<'i> {
         sections
     }
 
-    /// A key that exists in the design but not in this version: refused with the reason, never read and ignored.
+    /// A key of a later version: refused with the reason, never read and ignored.
     pub(super) fn refuse(&mut self, key: &'static str, why: &str, fix: &str, report: &mut Report) {
         if let Some(node) = self.fields.remove(key) {
             let what = format!("`{}` is not in this version", self.name(key));
@@ -333,7 +333,7 @@ pub(super) fn one_or_many<T: Read>(node: &Node<'_>) -> Result<Vec<T>, Fault> {
 impl Fault {
     /// The same fault told about a flag.
     pub(super) fn of_flag(self, flag: &'static str) -> Problem {
-        Problem::error(Origin::Flag(flag), self.what).why(self.why).fix(self.fix)
+        Problem::error(Origin::Flag(flag), format!("the value {}", self.what)).why(self.why).fix(self.fix)
     }
 
     /// The same fault told about a value that was found after all were read.

@@ -96,7 +96,7 @@ fn read_preset(section: &mut Section<'_>, report: &mut Report) -> Option<Setting
     section.read::<Named>("preset", report).map(|s| Setting { value: s.value.0, origin: s.origin })
 }
 
-/// Settings of the design that this version does not have: refused, never accepted and ignored.
+/// Settings of later versions: refused, never accepted and ignored.
 fn refuse_later(section: &mut Section<'_>, report: &mut Report) {
     let alone = "leave it out";
     for (key, why) in [
@@ -146,7 +146,8 @@ impl Rule {
         derive(&mut policy);
         let preset = preset.or(shared.defaults.preset);
         if mode.value == Mode::Key {
-            constraint::check(name.as_deref().unwrap_or("?"), at, &policy, &whole, report);
+            let label = name.as_deref().map_or_else(|| "this rule".to_owned(), |name| format!("rule `{name}`"));
+            constraint::check(&label, at, &policy, &whole, report);
         }
         Some(Self { name: name?, origin: at, mode, preset, route: route?, upstream: upstream?, policy, own })
     }
@@ -159,7 +160,7 @@ impl Rule {
         let mut policy = shared.defaults.under(None).resolve(built_in);
         derive(&mut policy);
         let preset = shared.defaults.preset;
-        constraint::check("default", Origin::Default, &policy, &whole, report);
+        constraint::check("rule `default`", Origin::Default, &policy, &whole, report);
         Some(Self {
             name: "default".into(),
             origin: Origin::Default,

@@ -36,6 +36,10 @@ const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9090)
 
 impl Listen {
     pub(super) fn read(mut section: Section<'_>, flags: &Flags, report: &mut Report) -> Self {
+        for key in ["https", "tls"] {
+            section.refuse(key, "TLS comes with a later one", "let a proxy in front end TLS", report);
+        }
+        section.refuse("http2", "clients are served over HTTP/1.1", "leave it out", report);
         let http = section.read_or("http", HTTP, report);
         let admin = section.read_or("admin", ADMIN, report);
         let forwarded = section.read_or("forwarded", Forwarded::Append, report);

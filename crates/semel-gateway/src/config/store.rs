@@ -57,7 +57,9 @@ impl StoreUrl {
     fn parse(text: &str) -> Result<Self, Fault> {
         let (scheme, rest) = text.split_once(':').unwrap_or((text, ""));
         let later = |part: &str| {
-            Err(Fault::new(format!("wants a {part} store: `{scheme}:…`"))
+            // The rest may hold a password.
+            let rest = if rest.is_empty() { "" } else { ":…" };
+            Err(Fault::new(format!("wants a {part} store: `{scheme}{rest}`"))
                 .why("shared stores come with the Redis and SQL parts; this version keeps records in memory or on its own disk")
                 .fix("\"embedded:DIR\" or \"memory\""))
         };

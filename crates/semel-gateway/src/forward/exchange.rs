@@ -8,9 +8,14 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Response, StatusCode, Version, header::HOST};
+use http::{HeaderValue, Request, Response, StatusCode, Version, header::HOST};
 use hyper::body::Incoming;
-use semel_core::engine::Run;
+use semel_core::{
+    engine::Run,
+    env::{BootClock, Clock as _},
+    identity::IdentityPrefix,
+};
+use semel_http::names::X_REQUEST_ID;
 use tokio::time::Instant;
 
 use super::{Guarded, Host, Shared, body::ResponseBody, hop, problem::Problem, target, upgrade};
@@ -27,6 +32,7 @@ where
 {
     let guarded = request.extensions().get::<Guarded>().is_some();
     let whole = guarded.then(|| Instant::now() + shared.config.whole);
+    let about = About::of(&request);
     let names = hop::Names::of(request.headers());
     let mut upgrade = None;
     if names.connection {
@@ -39,12 +45,12 @@ where
         loop {
             let (mut link, age, now) = match shared.pool.take(want).await {
                 Ok(taken) => taken,
-                Err(e) => return unreachable(&shared, &e),
+                Err(e) => return unreachable(&shared, &about, &e),
             };
             // Connecting takes its time, and a process can be stopped for longer. Another owner may run by now.
             if request.extensions().get::<Run>().is_some_and(|run| !run.still_good()) {
                 shared.pool.give_back(link);
-                return unreachable(&shared, &"the lease was over before the first byte");
+                return unreachable(&shared, &about, &"the lease was over before the first byte");
             }
             if age == Age::Fresh {
                 shared.config.counters.connected.add_one();
@@ -59,10 +65,10 @@ where
                 Some(Ok(answer)) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
                     return match upgrade {
                         Some(client) => upgrade::join(&shared.core, client, link, answer),
-                        None => broken(&shared, age, &"it switched protocols unasked"),
+                        None => broken(&shared, &about, age, &"it switched protocols unasked"),
                     };
                 }
-                Some(Ok(answer)) => return pass_on(&shared, link, answer, age, whole),
+                Some(Ok(answer)) => return pass_on(&shared, &about, link, answer, age, whole),
                 Some(Err(mut e)) => match e.take_message() {
                     // Nothing was written: on a connection that had been at rest this is what its end looks like.
                     Some(again) if age == Age::Reused => {
@@ -70,15 +76,37 @@ where
                         request = again.map(Outgoing::into_inner);
                         want = Want::Fresh;
                     }
-                    Some(_) => return unreachable(&shared, e.error()),
+                    Some(_) => return unreachable(&shared, &about, e.error()),
                     None if link.sent() == Sent::Failed => return client_problem(e.error()).answer(),
-                    None if untouched => return unreachable(&shared, e.error()),
-                    None => return broken(&shared, age, e.error()),
+                    None if untouched => return unreachable(&shared, &about, e.error()),
+                    None => return broken(&shared, &about, age, e.error()),
                 },
-                None if untouched => return unreachable(&shared, &"nothing could be written in time"),
-                None => return timed_out(&shared),
+                None if untouched => return unreachable(&shared, &about, &"nothing could be written in time"),
+                None => return timed_out(&shared, &about),
             }
         }
+    }
+}
+
+/// What a log line names a request by; the request itself is gone by then.
+struct About {
+    request_id: Option<HeaderValue>,
+    identity: Option<IdentityPrefix>,
+}
+
+impl About {
+    fn of<B>(request: &Request<B>) -> Self {
+        let identity = request.extensions().get::<Run>().map(|run| run.identity().prefix());
+        Self { request_id: request.headers().get(&X_REQUEST_ID).cloned(), identity }
+    }
+
+    fn request_id(&self) -> Option<&str> {
+        self.request_id.as_ref()?.to_str().ok()
+    }
+
+    /// Empty fields are left out of a line.
+    fn identity(&self) -> Option<tracing::field::DisplayValue<IdentityPrefix>> {
+        self.identity.map(tracing::field::display)
     }
 }
 
@@ -150,6 +178,7 @@ fn client_problem(e: &hyper::Error) -> Problem {
 
 fn pass_on<B>(
     shared: &Shared<B>,
+    about: &About,
     link: Box<Link<B>>,
     answer: Response<Incoming>,
     age: Age,
@@ -161,34 +190,41 @@ where
     let (mut head, incoming) = answer.into_parts();
     head.version = Version::HTTP_11;
     if !hop::strip_response(&mut head.headers, false) {
-        return broken(shared, age, &"its answer has a transfer coding that cannot be passed on");
+        return broken(shared, about, age, &"its answer has a transfer coding that cannot be passed on");
     }
     let body = ResponseBody::passing(incoming, link, &shared.pool, shared.config.idle, whole);
     Response::from_parts(head, body)
 }
 
 #[cold]
-fn unreachable<B>(shared: &Shared<B>, why: &dyn std::fmt::Display) -> Response<ResponseBody<B>>
+fn unreachable<B>(shared: &Shared<B>, about: &About, why: &dyn std::fmt::Display) -> Response<ResponseBody<B>>
 where
     B: Payload,
 {
     shared.config.counters.unreachable.add_one();
-    tracing::warn!(upstream = %shared.pool.address(), "upstream not reached, nothing was sent: {why}");
+    // Nothing took place, so not each of them is worth a line: whoever asks on and on must not fill the log.
+    if let Some(withheld) = shared.unreached.next(BootClock.now()) {
+        let (id, identity) = (about.request_id(), about.identity());
+        tracing::warn!(
+            upstream = %shared.pool.address(), id, identity, withheld, "upstream not reached, nothing was sent: {why}"
+        );
+    }
     Problem::UpstreamUnreachable.answer()
 }
 
 #[cold]
-fn timed_out<B>(shared: &Shared<B>) -> Response<ResponseBody<B>>
+fn timed_out<B>(shared: &Shared<B>, about: &About) -> Response<ResponseBody<B>>
 where
     B: Payload,
 {
     shared.config.counters.timed_out.add_one();
-    tracing::warn!(upstream = %shared.pool.address(), "upstream did not answer in time");
+    let (id, identity) = (about.request_id(), about.identity());
+    tracing::warn!(upstream = %shared.pool.address(), id, identity, "upstream did not answer in time");
     Problem::UpstreamTimeout.answer()
 }
 
 #[cold]
-fn broken<B>(shared: &Shared<B>, age: Age, why: &dyn std::fmt::Display) -> Response<ResponseBody<B>>
+fn broken<B>(shared: &Shared<B>, about: &About, age: Age, why: &dyn std::fmt::Display) -> Response<ResponseBody<B>>
 where
     B: Payload,
 {
@@ -196,6 +232,7 @@ where
     if age == Age::Reused {
         shared.config.counters.broken_reused.add_one();
     }
-    tracing::warn!(upstream = %shared.pool.address(), reused = age == Age::Reused, "upstream broke off: {why}");
+    let (id, identity, reused) = (about.request_id(), about.identity(), age == Age::Reused);
+    tracing::warn!(upstream = %shared.pool.address(), id, identity, reused, "upstream broke off: {why}");
     Problem::UpstreamBroken.answer()
 }

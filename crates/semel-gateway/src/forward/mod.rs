@@ -39,6 +39,7 @@ use std::{
 
 use futures_util::FutureExt;
 use http::{HeaderValue, Request, Response};
+use semel_core::observe::Seldom;
 use tower_service::Service;
 
 use crate::{
@@ -119,6 +120,7 @@ struct Shared<B: Payload> {
     pool: Pool<B>,
     config: ForwardConfig,
     core: Core,
+    unreached: Seldom,
 }
 
 impl<B> Forward<B>
@@ -129,7 +131,7 @@ where
     pub fn new(config: ForwardConfig, core: Core) -> Self {
         let pool = Pool::new(config.address.clone(), config.pool.clone());
         core.spawn_until_killed(pool.sweep());
-        Self { shared: Arc::new(Shared { pool, config, core }) }
+        Self { shared: Arc::new(Shared { pool, config, core, unreached: Seldom::every(Duration::from_secs(1)) }) }
     }
 
     /// The connections.

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use http::{
     HeaderValue, Response, StatusCode,
-    header::{CONNECTION, CONTENT_TYPE},
+    header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE},
 };
-use semel_http::Mark;
+use semel_http::{Mark, names::IDEMPOTENCY_ERROR_SOURCE, problem::ProblemKind};
 
 /// What the gateway's own transport answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,56 +21,42 @@ pub(crate) enum Problem {
 }
 
 impl Problem {
-    fn parts(self) -> (StatusCode, &'static str, &'static str, &'static str, bool) {
+    fn parts(self) -> (StatusCode, &'static str, &'static str, bool) {
+        let as_the_guard = |kind: ProblemKind| (kind.status(), kind.name(), kind.sentence(), kind.is_retryable());
         match self {
-            Self::UpstreamUnreachable => (
-                StatusCode::BAD_GATEWAY,
-                "upstream-unreachable",
-                "The service could not be reached",
-                "Nothing of the request was sent. It can be sent again.",
-                true,
-            ),
-            Self::UpstreamBroken => (
-                StatusCode::BAD_GATEWAY,
-                "upstream-broken",
-                "The service broke off",
-                "The connection to the service broke after the request was sent. Whether it took effect is unknown.",
-                false,
-            ),
-            Self::UpstreamTimeout => (
-                StatusCode::GATEWAY_TIMEOUT,
-                "upstream-timeout",
-                "The service did not answer in time",
-                "The request was sent. Whether it took effect is unknown.",
-                false,
-            ),
+            Self::UpstreamUnreachable => as_the_guard(ProblemKind::UpstreamUnreachable),
+            Self::UpstreamBroken => as_the_guard(ProblemKind::UpstreamBroken),
+            Self::UpstreamTimeout => as_the_guard(ProblemKind::UpstreamTimeout),
             Self::RequestIncomplete => (
                 StatusCode::BAD_REQUEST,
                 "request-incomplete",
-                "The request's body broke off",
-                "The body ended before its announced end, or its chunks are malformed.",
+                "The request's body broke off before its announced end, or its chunks are malformed.",
                 false,
             ),
             Self::RequestTimeout => (
                 StatusCode::REQUEST_TIMEOUT,
                 "request-timeout",
-                "The request's body stalled",
-                "Nothing of the body arrived for too long.",
+                "Nothing of the request's body arrived for too long.",
                 true,
             ),
-            Self::BadRequest(detail) => {
-                (StatusCode::BAD_REQUEST, "bad-request", "The request is malformed", detail, false)
-            }
-            Self::NotImplemented(detail) => {
-                (StatusCode::NOT_IMPLEMENTED, "not-implemented", "Not supported here", detail, false)
-            }
+            Self::BadRequest(detail) => (StatusCode::BAD_REQUEST, "bad-request", detail, false),
+            Self::NotImplemented(detail) => (StatusCode::NOT_IMPLEMENTED, "not-implemented", detail, false),
             Self::Overloaded => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "overloaded",
-                "Too many connections",
-                "Nothing of the request was sent. It can be sent again.",
+                "Too many connections. Nothing of the request was sent; it can be sent again.",
                 true,
             ),
+        }
+    }
+
+    /// The problem as the guard tells it, where it has the same one.
+    fn kind(self) -> Option<ProblemKind> {
+        match self {
+            Self::UpstreamUnreachable => Some(ProblemKind::UpstreamUnreachable),
+            Self::UpstreamBroken => Some(ProblemKind::UpstreamBroken),
+            Self::UpstreamTimeout => Some(ProblemKind::UpstreamTimeout),
+            _ => None,
         }
     }
 
@@ -91,8 +77,8 @@ impl Problem {
 
     /// The RFC 9457 document.
     pub(crate) fn text(self) -> String {
-        let (status, name, title, detail, retryable) = self.parts();
-        let status = status.as_u16();
+        let (status, name, detail, retryable) = self.parts();
+        let (status, title) = (status.as_u16(), status.canonical_reason().unwrap_or_default());
         // Every string is ours and free of characters that JSON escapes.
         format!(
             "{{\"type\":\"urn:semel:problem:{name}\",\"title\":\"{title}\",\"status\":{status},\
@@ -105,12 +91,18 @@ impl Problem {
     pub(crate) fn answer<T: From<Bytes>>(self) -> Response<T> {
         let mut answer = Response::new(T::from(Bytes::from(self.text())));
         *answer.status_mut() = self.parts().0;
-        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        let headers = answer.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(&IDEMPOTENCY_ERROR_SOURCE, HeaderValue::from_static("guard"));
         if self.closes() {
             answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if let Some(mark) = self.mark() {
             answer.extensions_mut().insert(mark);
+        }
+        if let Some(kind) = self.kind() {
+            answer.extensions_mut().insert(kind);
         }
         answer
     }

@@ -2,15 +2,17 @@
 
 use std::{
     fmt::Write,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, header::HOST};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header::HOST};
+use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::Peer;
@@ -70,8 +72,8 @@ pub struct EdgeConfig {
     pub request_ids: Option<Arc<RequestIds>>,
 }
 
-/// The service that marks requests: `X-Forwarded-For`, `-Host`, `-Proto`, `X-Request-Id`. One per connection; answers
-/// pass untouched, without a future of its own.
+/// The service that marks requests: `X-Forwarded-For`, `-Host`, `-Proto`, `X-Request-Id`. One per connection. The name of
+/// the request goes back with its answer, unless the service gave another.
 #[derive(Clone)]
 pub struct Edge<S> {
     inner: S,
@@ -155,21 +157,48 @@ fn appended(headers: &HeaderMap, address: &HeaderValue) -> HeaderValue {
     HeaderValue::from_maybe_shared(Bytes::from(line)).unwrap_or_else(|_| address.clone())
 }
 
-impl<S, B> Service<Request<B>> for Edge<S>
+pin_project! {
+    /// The answer to come, with the name of its request.
+    #[must_use = "futures do nothing unless polled"]
+    pub struct Named<F> {
+        #[pin]
+        answer: F,
+        id: Option<HeaderValue>,
+    }
+}
+
+impl<F, R, E> Future for Named<F>
 where
-    S: Service<Request<B>>,
+    F: Future<Output = Result<Response<R>, E>>,
+{
+    type Output = Result<Response<R>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let mut answer = ready!(this.answer.poll(cx))?;
+        if let Some(id) = this.id.take() {
+            answer.headers_mut().entry(REQUEST_ID).or_insert(id);
+        }
+        Poll::Ready(Ok(answer))
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for Edge<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = S::Future;
+    type Future = Named<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, mut request: Request<B>) -> S::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
         self.mark(request.headers_mut());
-        self.inner.call(request)
+        let id = request.headers().get(&REQUEST_ID).cloned();
+        Named { answer: self.inner.call(request), id }
     }
 }
 
@@ -178,29 +207,35 @@ mod tests {
     use super::*;
     use std::convert::Infallible;
 
+    use futures_util::FutureExt;
+
     #[derive(Clone)]
     struct Echo;
 
     impl Service<Request<()>> for Echo {
-        type Response = HeaderMap;
+        type Response = Response<HeaderMap>;
         type Error = Infallible;
-        type Future = std::future::Ready<Result<HeaderMap, Infallible>>;
+        type Future = std::future::Ready<Result<Response<HeaderMap>, Infallible>>;
         fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
             Poll::Ready(Ok(()))
         }
         fn call(&mut self, request: Request<()>) -> Self::Future {
-            std::future::ready(Ok(request.into_parts().0.headers))
+            std::future::ready(Ok(Response::new(request.into_parts().0.headers)))
         }
     }
 
     fn seen(forwarded: Forwarded, sent: &[(&'static str, &'static str)]) -> HeaderMap {
+        answered(forwarded, sent).into_body()
+    }
+
+    fn answered(forwarded: Forwarded, sent: &[(&'static str, &'static str)]) -> Response<HeaderMap> {
         let peer = Peer { address: ([10, 0, 0, 9], 5000).into(), local: ([10, 0, 0, 1], 80).into() };
         let config = EdgeConfig { forwarded, request_ids: Some(Arc::new(RequestIds::new(7))) };
         let mut request = Request::get("/").header(HOST, "shop.example");
         for (name, value) in sent {
             request = request.header(*name, *value);
         }
-        Edge::new(Echo, config, &peer).call(request.body(()).unwrap()).into_inner().unwrap()
+        Edge::new(Echo, config, &peer).call(request.body(()).unwrap()).now_or_never().unwrap().unwrap()
     }
 
     #[test]
@@ -211,6 +246,13 @@ mod tests {
             (&"10.0.0.9".parse().unwrap(), &"http".parse().unwrap(), &"shop.example".parse().unwrap())
         );
         assert_eq!(h[REQUEST_ID], "00000000000000070000000000000000");
+    }
+
+    #[test]
+    fn the_client_is_told_the_name_of_its_request() {
+        let made = answered(Forwarded::Append, &[]);
+        assert_eq!(made.headers()[REQUEST_ID], "00000000000000070000000000000000");
+        assert_eq!(answered(Forwarded::Append, &[("x-request-id", "r1")]).headers()[REQUEST_ID], "r1");
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! From a configuration to a running gateway.
 
+mod events;
+mod orphans;
+mod reach;
 mod rules;
 mod stack;
 mod start;

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::rules::Table;
 use super::stack::Plan;
-use super::{StartError, store, transport};
+use super::{StartError, orphans, reach, store, transport};
 use crate::config::Config;
 use crate::serve::{Running, Server, Shutdown};
 
@@ -63,6 +63,9 @@ pub async fn start(config: &Config, version: &str) -> Result<Gateway, StartError
     let metrics = Metrics::new(version, opened.store.facts(), config.rules.iter().map(|rule| &*rule.name));
     let readiness = Readiness::new(Arc::clone(&opened.store));
     let embedded = opened.embedded.clone();
+    if embedded.is_some() {
+        orphans::tell(Arc::clone(&opened.store), &env);
+    }
     let engine = store::engine(config, opened, env.clone(), &metrics);
     let (http, admin_at, admin_stop) = (server.address(), admin.address(), CancellationToken::new());
     let stopped = admin_stop.clone().cancelled_owned();
@@ -84,6 +87,7 @@ pub async fn start(config: &Config, version: &str) -> Result<Gateway, StartError
         forwarded: transport::forwarded(config),
     };
     let running = server.start(move |core| plan.runtime(&core), Shutdown::new()).map_err(StartError::System)?;
+    reach::tell(config, &env);
     readiness.serving();
     Ok(Gateway {
         http,

@@ -11,6 +11,7 @@ use semel_core::store::{Capacity, MemoryStore, Store, StoreAdmin};
 use semel_embedded::{EmbeddedStore, Options, Power};
 
 use super::StartError;
+use super::events::EventLog;
 use super::transport::{bytes, size};
 use crate::config::{Config, Durability, StoreUrl};
 
@@ -65,10 +66,11 @@ pub(super) fn engine(config: &Config, opened: Opened, env: Env, metrics: &Metric
     let Opened { store, secret, .. } = opened;
     let admin = Arc::clone(&store);
     let measured = Measured::new(store as Arc<dyn Store>, metrics.clone(), Arc::clone(&env.clock));
-    let limits = &config.limits;
+    let (limits, log) = (&config.limits, EventLog::new(Arc::clone(&env.clock)));
     let engine = Engine::builder(Arc::new(measured), secret)
         .env(env)
         .observe(Arc::new(metrics.clone()))
+        .observe(Arc::new(log))
         .limits(Limits {
             waiters_per_key: size(*limits.waiters.key),
             waiters_per_scope: size(*limits.waiters.scope),

@@ -1,6 +1,6 @@
 //! From a request's head to a pass, a refusal, or a ticket for the guarded way.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response};
@@ -15,6 +15,7 @@ use semel_core::{
 use super::{RuleSet, Shared};
 use crate::{
     names::{SEMEL_ATTEMPT, SEMEL_FENCE, SEMEL_IDENTITY, Status},
+    principal::PrincipalError,
     problem::{Asker, Problem, ProblemKind},
     rule::{MissingKey, Rule},
     view::RequestView,
@@ -79,16 +80,7 @@ pub(super) fn admit(shared: &Shared, request: &RequestView<'_>, least: u64) -> A
     let scope = match rule.principal.scope(request, secret) {
         Ok(scope) => scope,
         Err(why) => {
-            // Loud once: whoever built the stack has to see it, and whoever sends requests must not fill the log.
-            if shared.hinted.swap(true, Ordering::Relaxed) {
-                tracing::debug!(rule = rule.name(), "{why}");
-            } else {
-                tracing::warn!(
-                    rule = rule.name(),
-                    "{why}: the guard stands behind authentication and in front of the operation log; \
-                     with axum's `layer`, what is added last runs first (told once)"
-                );
-            }
+            nameless(shared, &rule, why);
             return refused(shared, &rule, request, &Problem::new(ProblemKind::PrincipalMissing));
         }
     };
@@ -128,6 +120,25 @@ fn request_id(shared: &Shared, rule: &Rule, headers: &HeaderMap) -> Option<[u8; 
 /// Tells the observers of a request that is refused before it has an identity.
 pub(super) fn turned_away(engine: &Engine, rule: &Rule, kind: ProblemKind) {
     engine.tell(&Event::new(&Identity::nobody(), rule.name(), What::TurnedAway(kind.name())));
+}
+
+/// Says what whoever stands in front of the guard has left out; once in a while, since every request may lack it.
+#[cold]
+fn nameless(shared: &Shared, rule: &Rule, why: PrincipalError) {
+    let Some(withheld) = rule.nameless.next(shared.engine.env().clock.now()) else { return };
+    let rule_name = rule.name();
+    match rule.principal.header() {
+        Some(header) => tracing::warn!(
+            rule = rule_name,
+            withheld,
+            "{why}: the proxy in front must set {header} once on each request; refused with 403"
+        ),
+        None => tracing::warn!(
+            rule = rule_name,
+            withheld,
+            "{why}: authentication must run before the guard and leave it; refused with 403"
+        ),
+    }
 }
 
 fn refused(shared: &Shared, rule: &Rule, request: &RequestView<'_>, problem: &Problem) -> Admitted {

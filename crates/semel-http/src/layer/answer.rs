@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::Response;
 use semel_core::{
     engine::{Broken, Kept},
@@ -35,13 +36,16 @@ pub(super) struct Answering<'a> {
 
 impl Answering<'_> {
     pub(super) fn problem<R>(&self, problem: &Problem) -> Response<ResponseBody<R>> {
-        let answer = problem.clone().identity(self.ticket.identity.prefix()).answer(&self.ticket.asker);
-        answer.map(|data| ResponseBody::whole(Whole { data, trailers: None }))
+        self.told(problem).map(|data| ResponseBody::whole(Whole { data, trailers: None }))
+    }
+
+    fn told(&self, problem: &Problem) -> Response<Bytes> {
+        problem.clone().identity(self.ticket.identity.prefix()).answer(&self.ticket.asker)
     }
 
     /// The answer for the one whose request was run.
     pub(super) fn executed<R, E>(&self, done: Done<E>, kept: Kept) -> Flowed<R, E> {
-        let Given { mut head, body, not_sent } = match done {
+        let Given { mut head, mut body, not_sent, instead } = match done {
             Done::Streamed { complete } => {
                 let lost = matches!(kept, Kept::Lost { .. });
                 return Flowed::Ended(if complete && !lost { End::Clean } else { End::Cut });
@@ -65,7 +69,14 @@ impl Answering<'_> {
             }
             _ => (Status::Unknown, Duration::ZERO),
         };
-        // Whoever could not reach the service has said already what became of the request.
+        // A proxy's own words for a missing answer are told as the guard's: with the identity, in the form asked for.
+        if let Some(kind) = instead {
+            let (told, data) = self.told(&Problem::new(kind)).into_parts();
+            (head, body) = (told, Whole { data, trailers: None });
+            head.headers.remove(&IDEMPOTENCY_STATUS);
+        }
+        // Nothing was run, so nothing is fresh. Whoever could not reach the service may have said so already.
+        let status = if not_sent { Status::Rejected } else { status };
         if !(not_sent && head.headers.contains_key(&IDEMPOTENCY_STATUS)) {
             head.headers.insert(&IDEMPOTENCY_STATUS, status.value());
         }

@@ -17,10 +17,7 @@ mod record;
 mod service;
 mod work;
 
-use std::{
-    fmt,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::{fmt, sync::Arc};
 
 pub use body::{RequestBody, ResponseBody};
 pub use future::ResponseFuture;
@@ -40,8 +37,6 @@ pub struct GuardLayer(Arc<Shared>);
 pub(crate) struct Shared {
     engine: Engine,
     rules: RuleSet,
-    /// Whether it was said what a missing principal usually means.
-    hinted: AtomicBool,
 }
 
 enum RuleSet {
@@ -53,17 +48,13 @@ impl GuardLayer {
     /// One rule: for a layer that is put on the routes it is for.
     #[must_use]
     pub fn new(engine: Engine, rule: Rule) -> Self {
-        Self::of(engine, RuleSet::One(Arc::new(rule)))
+        Self(Arc::new(Shared { engine, rules: RuleSet::One(Arc::new(rule)) }))
     }
 
     /// A rule for each request, or none: for a layer in front of many routes.
     #[must_use]
     pub fn routed(engine: Engine, rules: impl Rules) -> Self {
-        Self::of(engine, RuleSet::Many(Box::new(rules)))
-    }
-
-    fn of(engine: Engine, rules: RuleSet) -> Self {
-        Self(Arc::new(Shared { engine, rules, hinted: AtomicBool::new(false) }))
+        Self(Arc::new(Shared { engine, rules: RuleSet::Many(Box::new(rules)) }))
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
     Mark,
     classify::{Answered, told},
     names::{IDEMPOTENCY_STATUS, SEMEL_OUTCOME, Status},
-    problem::status_words,
+    problem::{ProblemKind, status_words},
     replay::encode_head,
     rule::Rule,
 };
@@ -79,7 +79,8 @@ impl Recorder<'_> {
                     Mark::NothingSent => Verdict::Release { counts: false, answer: Some(outcome()) },
                     Mark::Unknown | Mark::Lost => Verdict::Unknown { last: Some(status_words(head.status)) },
                 };
-                let given = Given { head, body, not_sent: mark == Mark::NothingSent };
+                let instead = head.extensions.get::<ProblemKind>().copied();
+                let given = Given { head, body, not_sent: mark == Mark::NothingSent, instead };
                 Ran { value: Done::Answer(Box::new(given)), verdict }
             }
             Gathered::Longer(begun) => Box::pin(self.pass_on(head, body, begun, word, early)).await,

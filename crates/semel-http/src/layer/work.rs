@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     names::{SEMEL_ATTEMPT, SEMEL_FENCE, SEMEL_IDENTITY},
+    problem::ProblemKind,
     rule::Rule,
 };
 
@@ -52,6 +53,8 @@ pub(super) struct Given {
     pub(super) body: Whole,
     /// It was made by whoever could not reach the service.
     pub(super) not_sent: bool,
+    /// It stands for an answer that is missing, of this kind.
+    pub(super) instead: Option<ProblemKind>,
 }
 
 impl<S> Work<S> {

@@ -15,6 +15,11 @@ pub trait Identify: Send + Sync + 'static {
     /// # Errors
     /// [`PrincipalError`] where the request names nobody; answered with 403 `principal-missing`.
     fn scope(&self, request: &RequestView<'_>, secret: &Secret) -> Result<Scope, PrincipalError>;
+
+    /// The header field it reads, for messages; none where it reads something else.
+    fn header(&self) -> Option<&HeaderName> {
+        None
+    }
 }
 
 /// The request names nobody, so its key belongs to nobody.
@@ -94,6 +99,10 @@ impl Identify for TrustedHeader {
         let value = only(request, &self.0)?;
         Ok(Scope::of(Principal::new(PrincipalKind::Header, Bytes::copy_from_slice(value))))
     }
+
+    fn header(&self) -> Option<&HeaderName> {
+        Some(&self.0)
+    }
 }
 
 impl Identify for ApiKey {
@@ -101,6 +110,10 @@ impl Identify for ApiKey {
         let digest = secret.digest(Purpose::ApiKey, &[only(request, &self.0)?]);
         let id = Bytes::copy_from_slice(digest.as_bytes());
         Ok(Scope::of(Principal::new(PrincipalKind::ApiKeyDigest, id)))
+    }
+
+    fn header(&self) -> Option<&HeaderName> {
+        Some(&self.0)
     }
 }
 

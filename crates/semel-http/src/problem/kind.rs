@@ -63,7 +63,7 @@ kinds! {
     /// It took place, and what came back is not there in full.
     OutcomeUnavailable = "outcome-unavailable" CONFLICT false
         "This request was processed; its answer is no longer available, and it is not run again.",
-    /// It was done, and repeats are rejected.
+    /// It was done, and repeats are rejected; or the key came with other credentials first.
     Duplicate = "duplicate" CONFLICT false "Already submitted.",
     /// A one-time token that was never issued, is used up, or has expired.
     TokenExpired = "token-expired" GONE false "This token was never issued, is used up, or has expired.",
@@ -105,7 +105,7 @@ impl ProblemKind {
             Refusal::InFlight { .. } => Self::InFlight,
             Refusal::TooManyWaiters => Self::TooManyWaiters,
             Refusal::TooManyRunning => Self::TooManyRunning,
-            Refusal::Duplicate { .. } => Self::Duplicate,
+            Refusal::Duplicate { .. } | Refusal::Stranger => Self::Duplicate,
             Refusal::KeyReused => Self::KeyReused,
             Refusal::OutcomeUnavailable { .. } => Self::OutcomeUnavailable,
             Refusal::Parked { .. } => Self::Parked,

@@ -63,6 +63,7 @@ impl Problem {
             Refusal::Duplicate { message, .. } => {
                 problem.detail = message.as_ref().map(|m| Cow::Owned(m.to_string()));
             }
+            Refusal::Stranger => problem.detail = Some(Cow::Borrowed(STRANGER)),
             Refusal::OutcomeUnknown { since, last } => {
                 problem.members.push(("since", Member::Text(http_date(*since))));
                 if let Some(status) = last.as_deref().and_then(last_status) {
@@ -141,6 +142,9 @@ impl Problem {
         response
     }
 }
+
+/// Told where only the credentials differ: a rotated token is nothing that was submitted before.
+const STRANGER: &str = "This key was used with other credentials; nothing is told about it and nothing was run.";
 
 /// What an unknown outcome is recorded with: the status that left it unknown.
 pub(crate) fn status_words(status: http::StatusCode) -> Box<str> {

@@ -54,6 +54,7 @@ fn every_refusal_has_its_own_name_and_says_what_the_engine_says() {
         Refusal::TooManyWaiters,
         Refusal::TooManyRunning,
         Refusal::Duplicate { message: None, rest_of_window: Some(Duration::from_secs(9)) },
+        Refusal::Stranger,
         Refusal::KeyReused,
         Refusal::OutcomeUnknown { since: StoreTime::from_micros(0), last: None },
         Refusal::OutcomeUnavailable { kept: None },
@@ -106,6 +107,8 @@ fn a_duplicates_message_is_told_in_the_callers_language() {
     };
     assert_eq!(body(None, "en"), "Already submitted.\n");
     assert_eq!(body(None, "zh-CN,en;q=0.5"), "已提交，请勿重复操作。\n");
+    let stranger = Problem::of(&Refusal::Stranger).answer(&Asker::default());
+    assert!(String::from_utf8_lossy(stranger.body()).contains("other credentials"));
     assert_eq!(body(Some("This order is being submitted."), "zh"), "This order is being submitted.\n");
 }
 

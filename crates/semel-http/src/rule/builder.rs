@@ -5,6 +5,7 @@ use std::{fmt, time::Duration};
 use http::{HeaderName, Method};
 use semel_core::{
     identity::{BadName, Namespace},
+    observe::Seldom,
     policy::{Policy, PolicyBuilder, PolicyError},
 };
 
@@ -225,6 +226,7 @@ impl RuleBuilder {
             replay: self.replay,
             caps: self.caps,
             retry_id: self.retry_id,
+            nameless: Seldom::every(Duration::from_secs(60)),
         })
     }
 }
@@ -246,7 +248,7 @@ impl fmt::Debug for RuleBuilder {
 }
 
 /// A rule that cannot be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RuleError {
     /// Nobody said whose the key is.
@@ -255,6 +257,13 @@ pub enum RuleError {
     Policy(PolicyError),
     /// The service's name cannot be.
     Service(BadName),
+}
+
+/// The words of [`Display`](fmt::Display): a `main` that returns the error writes this form.
+impl fmt::Debug for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl fmt::Display for RuleError {
@@ -294,6 +303,7 @@ mod tests {
         assert_eq!(why, RuleError::NoPrincipal);
         for choice in ["trusted_header", "api_key", "extension", "shared"] {
             assert!(why.to_string().contains(choice), "{choice}");
+            assert!(format!("{why:?}").contains(choice), "{choice}: a `main` that returns it writes this");
         }
     }
 

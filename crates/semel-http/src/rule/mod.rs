@@ -6,7 +6,7 @@ use std::{fmt, sync::Arc};
 
 pub use builder::{RuleBuilder, RuleError};
 use http::{HeaderName, Method};
-use semel_core::{identity::Namespace, policy::Policy};
+use semel_core::{identity::Namespace, observe::Seldom, policy::Policy};
 
 use crate::{
     classify::Classify,
@@ -50,6 +50,8 @@ pub struct Rule {
     /// Where a request id is read from, first hit wins: under `on_duplicate = reject` a repeat with the same one comes
     /// from the network, not from a second click, and gets the answer.
     pub retry_id: Vec<HeaderName>,
+    /// Keeps lines about requests without a principal from filling the log.
+    pub(crate) nameless: Seldom,
 }
 
 impl Rule {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{Request, StatusCode};
 use semel_core::engine::Engine;
-use semel_http::{GuardLayer, Mark, classify::Outcomes};
+use semel_http::{GuardLayer, Mark, classify::Outcomes, problem::ProblemKind};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::*;
@@ -68,9 +68,9 @@ async fn the_services_own_word_wins_over_the_table_and_a_mark_over_both() {
     assert_eq!(second(rule(), 201, Some("release"), None).await, (201, "fresh".into(), 2));
     assert_eq!(second(rule(), 201, Some("unknown"), None).await, (409, "outcome-unknown".into(), 1));
     assert_eq!(second(rule(), 201, Some("perhaps"), None).await, (201, "replayed".into(), 1));
-    assert_eq!(second(rule(), 502, None, Some(Mark::NothingSent)).await, (502, "fresh".into(), 2));
+    assert_eq!(second(rule(), 502, None, Some(Mark::NothingSent)).await, (502, "rejected".into(), 2));
     assert_eq!(second(rule(), 201, None, Some(Mark::Unknown)).await, (409, "outcome-unknown".into(), 1));
-    assert_eq!(second(rule(), 502, Some("keep"), Some(Mark::NothingSent)).await, (502, "fresh".into(), 2));
+    assert_eq!(second(rule(), 502, Some("keep"), Some(Mark::NothingSent)).await, (502, "rejected".into(), 2));
 }
 
 /// A proxy's own 502 said "unknown" to every rule, so that a relaxed one never freed the key after a broken connection,
@@ -82,6 +82,31 @@ async fn a_lost_answer_is_what_the_rule_calls_a_failure_whatever_its_rows_say_ab
     assert_eq!(second(relaxed, 502, None, Some(Mark::Lost)).await, (502, "fresh".into(), 2));
     let early = rule().outcomes(Outcomes::strict().release_on([StatusCode::BAD_GATEWAY]));
     assert_eq!(second(early, 502, None, Some(Mark::Lost)).await, (409, "outcome-unknown".into(), 1));
+}
+
+/// A proxy's 502 and 504 had other words than the guard's, and no identity to ask for.
+#[tokio::test]
+async fn a_proxys_own_problem_is_told_as_the_guards_with_the_identity() {
+    for (mark, kind, status, retryable) in [
+        (Mark::NothingSent, ProblemKind::UpstreamUnreachable, "rejected", true),
+        (Mark::Lost, ProblemKind::UpstreamTimeout, "unknown", false),
+    ] {
+        let engine = Engine::memory();
+        let service = guard(&engine, rule(), move |_| async move {
+            let mut answer = answer(kind.status().as_u16(), "the proxy's words");
+            answer.extensions_mut().insert(mark);
+            answer.extensions_mut().insert(kind);
+            answer
+        });
+        let first = send(&service, post("k", "x")).await;
+        let document: serde_json::Value = serde_json::from_slice(&first.body).unwrap();
+        assert_eq!((first.status, first.became()), (kind.status(), status));
+        assert_eq!(first.problem(), kind.name());
+        assert_eq!(document["retryable"], retryable);
+        assert_eq!(document["identity"].as_str().unwrap().len(), 16);
+        assert_eq!(first.headers["cache-control"], "no-store");
+        assert_eq!(first.headers["idempotency-error-source"], "guard");
+    }
 }
 
 #[tokio::test]

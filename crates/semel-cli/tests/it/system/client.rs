@@ -43,6 +43,11 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
+    /// The body; null where it is no JSON.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
     /// The last part of the problem's type; empty for anything else.
     pub(crate) fn problem(&self) -> String {
         serde_json::from_slice::<serde_json::Value>(&self.body)

@@ -27,6 +27,8 @@ async fn a_service_that_refuses_connections_frees_the_key_and_the_retry_runs() {
     for _ in 0..3 {
         let refused = ask.send(gateway.http).await;
         assert_eq!((refused.status, refused.problem().as_str()), (502, "upstream-unreachable"), "{refused:?}");
+        assert_eq!(refused.idempotency_status(), "rejected", "nothing was run: {refused:?}");
+        assert_eq!(refused.json()["identity"].as_str().map(str::len), Some(16), "{refused:?}");
     }
     let upstream = Upstream::on(addr).await;
     let ran = ask.send(gateway.http).await;
@@ -46,6 +48,12 @@ async fn a_service_that_dies_after_reading_leaves_an_unknown() {
         for _ in 0..3 {
             let again = ask.send(gateway.http).await;
             assert_eq!((again.status, again.problem().as_str()), (409, "outcome-unknown"), "{path}: {again:?}");
+            // Whoever is asked about it finds it in the log by what the caller was told, and the key is not there.
+            let identity = again.json()["identity"].as_str().unwrap().to_owned();
+            let lines = gateway.said();
+            let line = lines.lines().find(|l| l.contains("outcome unknown: ") && l.contains(&identity));
+            assert!(line.is_some_and(|l| l.contains("\"rule\":\"default\"")), "{path}: {lines}");
+            assert!(again.field("x-request-id").is_some_and(|id| id.len() == 32), "{again:?}");
         }
         assert_eq!(upstream.effects(path.trim_start_matches('/')).len(), 1, "{path}: not run again");
     }

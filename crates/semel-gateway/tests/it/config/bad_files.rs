@@ -77,23 +77,23 @@ fn a_bad_flag_is_told_by_its_name() {
     assert_eq!(
         refused.to_string(),
         "\
---listen: error: is no address: `8080`
+--listen or SEMEL_LISTEN: error: the value is no address: `8080`
   fix: an IP address and a port, like \"127.0.0.1:8080\" or \"[::1]:8080\"
 
---admin: error: the admin address 0.0.0.0:9090 can be reached from other machines
+--admin or SEMEL_ADMIN: error: the admin address 0.0.0.0:9090 can be reached from other machines
   why: it has no token and no mTLS in this version: whoever reaches it reads the metrics of every rule
   fix: use 127.0.0.1:9090 and let an agent on this machine, or a proxy with authentication, forward it
 
---upstream: error: has no scheme: `localhost:3000`
+--upstream or SEMEL_UPSTREAM: error: the value has no scheme: `localhost:3000`
   fix: write it like \"http://127.0.0.1:3000\"
 
---data-dir: error: the memory store has no directory
+--data-dir or SEMEL_DATA_DIR: error: the memory store has no directory
   fix: leave --data-dir out, or take --store embedded
 
---runtime: error: has no choice `per-core`
+--runtime or SEMEL_RUNTIME: error: the value has no choice `per-core`
   fix: did you mean \"per_core\"? Choices: \"per_core\", \"shared\"
 
---log-level: error: has no choice `loud`
+--log-level or SEMEL_LOG_LEVEL: error: the value has no choice `loud`
   fix: choices: \"error\", \"warn\", \"info\", \"debug\", \"trace\"
 "
     );

@@ -252,7 +252,7 @@ fn every_setting_can_be_written() {
         "on_in_flight: wait, at most 250ms",
         "release_on: 503, 420-425",
         "unknown_on: 3xx",
-        "fingerprint: method, path, query and the body as JSON, without /sent_at, in any order /items",
+        "fingerprint: method, host, path, query, content type and the body as JSON, without /sent_at, in any order /items",
         "credentials: none",
         "replay: the built-in list and set-cookie, without etag",
     ] {

@@ -8,13 +8,14 @@ use super::{RULE, good};
 fn the_start_says_what_is_guarded_and_what_is_promised() {
     let flags = Flags { upstream: Some("http://127.0.0.1:3000".to_owned()), ..Flags::default() };
     let config = Config::from_parts(None, &flags).expect("enough to start");
+    let here = std::env::current_dir().expect("a directory").display().to_string();
     assert_eq!(
-        format!("\n{}", summary(&config)),
+        format!("\n{}", summary(&config)).replace(&here, "HERE"),
         "
   upstream   http://127.0.0.1:3000 (upstream)
   guarded    any unsafe method that carries idempotency-key; everything else passes
   callers    share one key space; a copy with other credentials is refused, never answered with another's data
-  records    on disk in semel-data
+  records    on disk in HERE/semel-data
   promise    one run per key. A key is on disk before its request runs, and survives kill -9.
              Answers survive a power cut as well.
   not        one process, one store: two gateways with one each do not see each other.
@@ -40,8 +41,9 @@ fn a_file_with_rules_is_summed_up_rule_by_rule() {
     assert_eq!(
         format!("\n{}", summary(&good(&text))),
         "
+  file       semel.toml
   upstream   http://127.0.0.1:3000 (orders)
-  guarded    submit: POST /orders by idempotency-key
+  guarded    submit: POST /orders by idempotency-key; other unsafe methods there when they carry one
              health: every unsafe method /internal/* passes unguarded
              everything else passes
   callers    told apart by the header x-user, trusted
@@ -70,11 +72,12 @@ Records live in: embedded:semel-data (default).
    POST /orders to `orders` at http://127.0.0.1:3000.
    A request with idempotency-key runs once for each key and caller.
    Without a key: refused with 400.
+   Other unsafe methods there: guarded when they carry a key, else they pass unguarded.
    A copy of a finished one gets the recorded answer, for 2 days.
    A copy of a running one waits for its answer, at most 10s.
-   Same intent means: equal method, path, query and the body byte for byte. The same key with another gets 422.
+   Same intent means: equal method, host, path, query, content type and the body byte for byte. The same key with another gets 422.
    Broken off, timed out or 5xx: nobody can tell, so it is not run again.
-   An outcome nobody can tell is kept until someone settles it; retries get 409.
+   An outcome nobody can tell is kept until someone settles it (no command for that in this version); retries get 409.
    While the store is away: 503, nothing runs.
    In force:
      preset               payment (line 8)
@@ -100,7 +103,7 @@ Records live in: embedded:semel-data (default).
      release_on           none beyond the table (default)
      keep_on              none beyond the table (default)
      unknown_on           none beyond the table (default)
-     fingerprint          method, path, query and the body byte for byte (default)
+     fingerprint          method, host, path, query, content type and the body byte for byte (default)
      credentials          authorization, cookie (default)
      replay               the built-in list (default)
      request_body         8 MiB (default)
