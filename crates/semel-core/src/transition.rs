@@ -275,7 +275,8 @@ fn is_unused_token(r: &Record) -> bool {
 }
 
 /// Unknown, parked, or in flight with its lease over, under the fence the person saw → done or free, under a higher
-/// fence: whoever comes later with the old one is refused.
+/// fence: whoever renews or releases later with the old one is refused. So is a late completion, over done and over
+/// whoever runs by then; over a record that was freed it stands, since nobody runs and the outcome is known after all.
 pub fn resolve(
     slot: Option<&Record>,
     (fence, resolver): (Fence, Owner),
