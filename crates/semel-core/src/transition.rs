@@ -138,20 +138,8 @@ fn complete(
     if !accepted {
         return lost(record);
     }
-    let issued = record.map_or(Flags::NONE, |r| r.flags.only(Flags::ISSUED));
-    let written = Record {
-        version: VERSION,
-        state: StateCode::Done,
-        flags: flags.with(issued),
-        fingerprint,
-        owner: claim.owner(),
-        fence: Some(claim.fence()),
-        attempt: claim.attempt(),
-        lease_until: StoreTime::default(),
-        expires_at: now + ttl,
-        rest: rest.clone(),
-    };
-    Step::Write(written, Settled::Ok { restored: !own })
+    let written = settled(record, claim, (fingerprint, rest), StateCode::Done, now + ttl);
+    Step::Write(Record { flags: written.flags.with(flags), ..written }, Settled::Ok { restored: !own })
 }
 
 fn unknown(
@@ -176,20 +164,30 @@ fn unknown(
     if !accepted {
         return lost(record);
     }
-    let issued = record.map_or(Flags::NONE, |r| r.flags.only(Flags::ISSUED));
-    let written = Record {
+    let written = settled(record, claim, (fingerprint, rest), StateCode::Unknown, now + ttl);
+    Step::Write(Record { lease_until: now, ..written }, Settled::Ok { restored: !own })
+}
+
+/// The record of a settled claim. An issued token stays one.
+fn settled(
+    record: Option<&Record>,
+    claim: &Claim,
+    (fingerprint, rest): (Fingerprint, &Bytes),
+    state: StateCode,
+    expires_at: StoreTime,
+) -> Record {
+    Record {
         version: VERSION,
-        state: StateCode::Unknown,
-        flags: issued,
+        state,
+        flags: record.map_or(Flags::NONE, |r| r.flags.only(Flags::ISSUED)),
         fingerprint,
         owner: claim.owner(),
         fence: Some(claim.fence()),
         attempt: claim.attempt(),
-        lease_until: now,
-        expires_at: now + ttl,
+        lease_until: StoreTime::default(),
+        expires_at,
         rest: rest.clone(),
-    };
-    Step::Write(written, Settled::Ok { restored: !own })
+    }
 }
 
 fn lost(record: Option<&Record>) -> Step<Settled> {
