@@ -1,11 +1,13 @@
 //! What makes two requests the same intent: namespace + scope + key, as one keyed digest.
 
 mod key;
+mod mark;
 mod namespace;
 mod scope;
 mod secret;
 
 pub use key::{Display, IntoKey, Key, KeyWriter, PartTag};
+pub use mark::{Birth, Mark, MarkError};
 pub use namespace::{BadName, Kind, Namespace};
 pub use scope::{Principal, PrincipalKind, Scope, ScopeTag};
 pub use secret::{Digest, Purpose, Secret, SecretTooShort};

@@ -3,10 +3,13 @@
 //! - [`mod@conformance`]: one suite of cases, the same for every store; [`conformance!`] makes tests of it.
 //! - [`clock`]: clocks that a test moves.
 //! - [`faults`]: a store that loses replies, fails, waits, and counts its calls.
+//! - `servers` (a feature): real servers, private to a test.
 //! - [`sim`]: a seeded world of machines, and a store behind a bad network.
 
 pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod faults;
+#[cfg(feature = "servers")]
+pub mod servers;
 pub mod sim;

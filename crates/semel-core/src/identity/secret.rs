@@ -31,6 +31,11 @@ impl Secret {
         Self(bytes)
     }
 
+    /// A secret as a store kept it.
+    pub(super) const fn from_key(key: [u8; 32]) -> Self {
+        Self(key)
+    }
+
     /// The key itself, for digests that begin with a [`Purpose`].
     pub(crate) const fn key(&self) -> &[u8; 32] {
         &self.0

@@ -201,6 +201,7 @@ impl Store for MemoryStore {
             records: Some(self.budget.records() as u64),
             bytes: Some(self.budget.bytes() as u64),
             trouble: String::new(),
+            birth: None,
         }))
     }
 

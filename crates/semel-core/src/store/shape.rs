@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{
     fingerprint::Fingerprint,
-    identity::Identity,
+    identity::{Birth, Identity},
     ids::{Fence, Owner, StoreTime},
     record::{Record, StateCode},
 };
@@ -292,6 +292,9 @@ pub struct Health {
     pub bytes: Option<u64>,
     /// What is wrong, for people; empty when nothing is.
     pub trouble: String,
+    /// Since when a shared store has its records; another one than before says that it lost them. `None` where the store
+    /// is this process's own.
+    pub birth: Option<Birth>,
 }
 
 /// What a store can promise.

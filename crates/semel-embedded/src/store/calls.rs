@@ -103,6 +103,7 @@ impl Store for EmbeddedStore {
             records: Some(self.shared.records()),
             bytes: Some(self.shared.space.stored()),
             trouble,
+            birth: None,
         }))
     }
 

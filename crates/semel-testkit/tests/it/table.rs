@@ -328,7 +328,14 @@ impl<B: Bug> Store for Table<B> {
 
     fn health(&self) -> Reply<'_, Health> {
         let records = Some(self.records.lock().len() as u64);
-        ready(Health { now: self.clock.now(), writable: true, records, bytes: None, trouble: String::new() })
+        ready(Health {
+            now: self.clock.now(),
+            writable: true,
+            records,
+            bytes: None,
+            trouble: String::new(),
+            birth: None,
+        })
     }
 
     fn facts(&self) -> StoreFacts {

@@ -1,0 +1,6 @@
+//! Real servers, private to a test: on free ports of the loopback, in temporary folders, stopped by their own process
+//! id. A server that is not installed is a failure and never a skip; `./test` installs them all.
+
+mod process;
+
+pub use process::{Process, free_port};
