@@ -1,11 +1,13 @@
 #![doc = include_str!("store.md")]
 
 mod error;
+mod finding;
 mod future;
 mod memory;
 mod shape;
 
 pub use error::{Did, StoreError, StoreErrorKind};
+pub use finding::{Finding, Grade};
 pub use future::{Pending, Reply, StoreFuture};
 pub use memory::{Capacity, MemoryStore};
 pub use shape::{
