@@ -69,4 +69,11 @@ pub trait StoreAdmin: Store {
 
     /// Removes at most `max` expired records; fewer removed than `max` means that none are left for now.
     fn purge(&self, max: usize) -> Reply<'_, Purged>;
+
+    /// Keeps a line about what a person did, beside the records; as durable as they are. A store keeps at least the last
+    /// thousand lines. The text is the caller's, without a line break.
+    fn audit<'a>(&'a self, line: &'a str) -> Reply<'a, ()>;
+
+    /// The last lines that were kept, the newest first, at most `max`.
+    fn audited(&self, max: usize) -> Reply<'_, Vec<String>>;
 }

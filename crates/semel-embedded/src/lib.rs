@@ -48,6 +48,7 @@
 //! # The stored format
 #![doc = include_str!("../FORMAT.md")]
 
+mod audit;
 mod directory;
 mod disk;
 mod error;

@@ -41,10 +41,12 @@ pub enum Op {
     Resolve,
     Delete,
     Purge,
+    Audit,
+    Audited,
 }
 
 impl Op {
-    const COUNT: usize = 13;
+    const COUNT: usize = 15;
 }
 
 /// What happens to one call.
@@ -241,5 +243,13 @@ impl<S: StoreAdmin> StoreAdmin for Faults<S> {
 
     fn purge(&self, max: usize) -> Reply<'_, Purged> {
         self.call(Op::Purge, move |s| s.purge(max))
+    }
+
+    fn audit<'a>(&'a self, line: &'a str) -> Reply<'a, ()> {
+        self.call(Op::Audit, move |s| s.audit(line))
+    }
+
+    fn audited(&self, max: usize) -> Reply<'_, Vec<String>> {
+        self.call(Op::Audited, move |s| s.audited(max))
     }
 }

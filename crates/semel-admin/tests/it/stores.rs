@@ -89,4 +89,12 @@ impl StoreAdmin for Broken {
     fn purge(&self, max: usize) -> Reply<'_, Purged> {
         self.inner.purge(max)
     }
+
+    fn audit<'a>(&'a self, line: &'a str) -> Reply<'a, ()> {
+        self.inner.audit(line)
+    }
+
+    fn audited(&self, max: usize) -> Reply<'_, Vec<String>> {
+        self.inner.audited(max)
+    }
 }

@@ -2,7 +2,7 @@
 
 mod shard;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -22,6 +22,9 @@ use crate::{
 };
 
 const SHARDS: usize = 64;
+
+/// Lines about what people did that are kept.
+const AUDIT_LINES: usize = 1_000;
 
 /// How much a memory store holds. Under pressure in bytes it drops the bodies of the outcomes that end first, never a
 /// record before its time; where that is not enough it refuses claims.
@@ -50,6 +53,7 @@ pub struct MemoryStore {
     clock: LocalStoreClock,
     /// What writers purged on their way and nobody has been told of yet.
     unresolved: Mutex<Purged>,
+    audit: Mutex<VecDeque<Box<str>>>,
 }
 
 impl MemoryStore {
@@ -59,7 +63,7 @@ impl MemoryStore {
         let budget = Arc::new(Budget::new(capacity));
         let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(Arc::clone(&budget)))).collect();
         let clock = LocalStoreClock::new(Arc::clone(&env.clock), StoreTime::default());
-        Self { shards, budget, clock, unresolved: Mutex::default() }
+        Self { shards, budget, clock, unresolved: Mutex::default(), audit: Mutex::default() }
     }
 
     /// Puts a record in place behind the store's back, as a restored backup or a newer process would; `None` takes it
@@ -264,6 +268,19 @@ impl StoreAdmin for MemoryStore {
             }
         }
         StoreFuture::ready(Ok(purged))
+    }
+
+    fn audit<'a>(&'a self, line: &'a str) -> Reply<'a, ()> {
+        let mut lines = self.audit.lock();
+        if lines.len() == AUDIT_LINES {
+            lines.pop_back();
+        }
+        lines.push_front(line.into());
+        StoreFuture::ready(Ok(()))
+    }
+
+    fn audited(&self, max: usize) -> Reply<'_, Vec<String>> {
+        StoreFuture::ready(Ok(self.audit.lock().iter().take(max).map(|line| line.to_string()).collect()))
     }
 }
 

@@ -123,4 +123,12 @@ impl StoreAdmin for Shared {
     fn purge(&self, max: usize) -> Reply<'_, Purged> {
         self.memory.purge(max)
     }
+
+    fn audit<'a>(&'a self, line: &'a str) -> Reply<'a, ()> {
+        self.memory.audit(line)
+    }
+
+    fn audited(&self, max: usize) -> Reply<'_, Vec<String>> {
+        self.memory.audited(max)
+    }
 }

@@ -16,6 +16,7 @@ macro_rules! conformance {
                 a_purge_takes_what_ended_and_nothing_else
                 a_purge_says_fewer_only_when_none_is_left
                 the_end_of_an_unknown_is_told_once
+                what_people_did_is_kept_newest_first
                 a_working_store_says_so
                 a_stores_facts_are_constant
             }
@@ -66,6 +67,7 @@ macro_rules! conformance {
                 what_was_acknowledged_is_there_after_reopening
                 a_claim_is_still_its_owners_after_reopening
                 what_was_removed_stays_away_after_reopening
+                what_people_did_is_known_after_reopening
                 a_fence_rises_over_reopening
             }
             race {

@@ -77,6 +77,7 @@ bugs! {
 /// Records by digest under one lock, decided by the transitions.
 pub(crate) struct Table<B> {
     records: Mutex<BTreeMap<[u8; 32], Record>>,
+    audit: Mutex<Vec<String>>,
     /// What was there before the last write: a store that acknowledges too early loses that much.
     before: Mutex<Option<([u8; 32], Option<Record>)>>,
     clock: LocalStoreClock,
@@ -383,6 +384,15 @@ impl<B: Bug> StoreAdmin for Table<B> {
         };
         ready(Purged { removed: gone.len(), unresolved: gone.iter().filter_map(unresolved).collect() })
     }
+
+    fn audit<'a>(&'a self, line: &'a str) -> Reply<'a, ()> {
+        self.audit.lock().push(line.to_owned());
+        ready(())
+    }
+
+    fn audited(&self, max: usize) -> Reply<'_, Vec<String>> {
+        ready(self.audit.lock().iter().rev().take(max).cloned().collect())
+    }
 }
 
 /// A bed for a [`Table`]; reopening it keeps what the table holds.
@@ -396,6 +406,7 @@ impl<B: Bug> Bed for TableBed<B> {
         let clock = ManualClock::new();
         let table = Table {
             records: Mutex::default(),
+            audit: Mutex::default(),
             before: Mutex::default(),
             clock: LocalStoreClock::new(Arc::new(clock.clone()), StoreTime::default()),
             bug: PhantomData,

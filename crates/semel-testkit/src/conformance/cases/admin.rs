@@ -195,6 +195,20 @@ fn unresolved(answer: Result<Claimed, semel_core::store::StoreError>) -> bool {
     }
 }
 
+pub async fn what_people_did_is_kept_newest_first<B: Bed>(s: &Stage<B>) {
+    assert!(s.store.audited(10).await.expect("the store works").is_empty());
+    let lines = ["one", "{\"two\":\"2\"}", "drei ✓", "two"];
+    for line in lines {
+        s.store.audit(line).await.expect("the store works");
+    }
+    let other = s.bed.client().await;
+    let kept = other.audited(10).await.expect("the store works");
+    assert_eq!(kept, lines.into_iter().rev().collect::<Vec<_>>());
+    assert_eq!(other.audited(1).await.expect("the store works"), ["two"]);
+    let listed = s.store.list(&Filter::default(), None, 10).await.expect("the store works");
+    assert!(listed.entries.is_empty(), "a line is no record");
+}
+
 pub async fn a_working_store_says_so<B: Bed>(s: &Stage<B>) {
     let before = s.now().await;
     let health = s.store.health().await.expect("the store works");

@@ -71,3 +71,9 @@ pub async fn a_fence_rises_over_reopening<B: Bed>(s: &Stage<B>) {
     assert!(next.fence() > last.fence());
     assert_eq!(next.attempt(), last.attempt() + 1);
 }
+
+pub async fn what_people_did_is_known_after_reopening<B: Bed>(s: &Stage<B>) {
+    s.store.audit("resolved").await.expect("the store works");
+    let Some(store) = reopened(s).await else { return };
+    assert_eq!(store.audited(10).await.expect("the store works"), ["resolved"]);
+}
