@@ -11,7 +11,9 @@ use bytes::Bytes;
 use http::Response;
 use http_body::Frame;
 use pin_project_lite::pin_project;
+use semel_core::engine::Engine;
 use tokio::sync::{mpsc, oneshot};
+use tracing::Instrument;
 
 use super::{
     ResponseBody,
@@ -39,11 +41,28 @@ pub(super) struct Early {
     pub(super) head: http::response::Parts,
     pub(super) frames: mpsc::Receiver<Frame<Bytes>>,
     pub(super) length: Option<u64>,
+    pub(super) engine: Engine,
 }
 
 impl Early {
     fn answer<R>(self, ending: Ending) -> Response<ResponseBody<R>> {
         Response::from_parts(self.head, ResponseBody::live(Live::new(self.frames, self.length, ending)))
+    }
+
+    /// The answer whose end comes later. The way to it goes on in a task of its own: its reader polls for frames, and
+    /// those come only if the way is polled.
+    fn goes_ahead<R: Send + 'static, E: Send + 'static>(self, rest: Flow<R, E>) -> Response<ResponseBody<R>> {
+        let (tell, told) = oneshot::channel();
+        let way = async move {
+            let end = match rest.await {
+                Flowed::Ended(end) => end,
+                Flowed::Answer(_) => End::Cut,
+            };
+            // Nobody there to hear it: the reader has left.
+            _ = tell.send(end);
+        };
+        self.engine.env().tasks.spawn("semel answer", Box::pin(way.in_current_span()));
+        self.answer(Box::pin(async move { told.await.unwrap_or(End::Cut) }))
     }
 }
 
@@ -136,13 +155,7 @@ fn poll_guarded<R: Send + 'static, E: Send + 'static>(
     match ready!(Pin::new(arrives).poll(cx)) {
         Ok(went) => {
             let rest = flow.take().expect("it was polled above");
-            let ending = async move {
-                match rest.await {
-                    Flowed::Ended(end) => end,
-                    Flowed::Answer(_) => End::Cut,
-                }
-            };
-            Poll::Ready(Ok(went.answer(Box::pin(ending))))
+            Poll::Ready(Ok(went.goes_ahead(rest)))
         }
         // Nothing goes ahead: the way's end is the answer.
         Err(_) => {

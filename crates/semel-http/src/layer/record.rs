@@ -133,7 +133,7 @@ impl Recorder<'_> {
         head.headers.insert(&IDEMPOTENCY_STATUS, foreseen.value());
         blame(&mut head);
         let (frames, reader) = mpsc::channel(AHEAD);
-        let sent = early.send(Early { head, frames: reader, length });
+        let sent = early.send(Early { head, frames: reader, length, engine: self.engine.clone() });
         let mut reader = Reader { frames: sent.is_ok().then_some(frames), engine: self.engine };
         if !begun.is_empty() {
             reader.hand(Frame::data(begun)).await;

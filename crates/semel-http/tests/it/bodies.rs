@@ -1,6 +1,6 @@
 //! Bodies up to their caps and over them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -126,6 +126,43 @@ async fn a_reader_that_leaves_a_long_answer_does_not_stop_its_recording() {
     assert_eq!(engine.load().running, 1);
     gate.add_permits(1);
     until("the recording ends", || engine.load().running == 0).await;
+    assert_eq!(send(&service, post("k", "x")).await.problem(), "outcome-unavailable");
+}
+
+/// An answer in `n` frames, each of which takes a moment.
+fn frames(n: usize) -> Body {
+    let one = || async {
+        tokio::task::yield_now().await;
+        Ok::<_, std::io::Error>(Bytes::from_static(b"0123456789a"))
+    };
+    Body::from_stream(stream::iter(0..n).then(move |_| one()))
+}
+
+#[tokio::test]
+async fn a_long_answer_is_recorded_although_nobody_reads_it_yet() {
+    let engine = Engine::memory();
+    let service = guard(&engine, small(), move |_| async { answer(200, frames(8)) });
+    let answer = service.clone().oneshot(post("k", "x")).await.unwrap();
+    // The frames have room between recorder and reader.
+    until("the recording ends", || engine.load().running == 0).await;
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes().len(), 8 * 11);
+}
+
+#[tokio::test]
+async fn a_slow_reader_gets_all_of_a_long_answer() {
+    let engine = Engine::memory();
+    let service = guard(&engine, small(), move |_| async { answer(200, frames(200)) });
+    let mut body = service.clone().oneshot(post("k", "x")).await.unwrap().into_body();
+    let mut len = 0;
+    loop {
+        for _ in 0..40 {
+            tokio::task::yield_now().await;
+        }
+        let next = tokio::time::timeout(Duration::from_secs(10), body.frame()).await;
+        let Some(frame) = next.expect("the frames go on") else { break };
+        len += frame.unwrap().into_data().unwrap().len();
+    }
+    assert_eq!(len, 200 * 11);
     assert_eq!(send(&service, post("k", "x")).await.problem(), "outcome-unavailable");
 }
 
