@@ -11,8 +11,8 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::Inner;
-use crate::{identity::ScopeTag, policy::Policy};
+use super::{Inner, lease::Lease};
+use crate::identity::ScopeTag;
 
 /// Counts of this process.
 #[derive(Default)]
@@ -29,6 +29,18 @@ pub(super) struct Bounds {
 struct Active {
     count: AtomicUsize,
     idle: Notify,
+}
+
+impl Active {
+    fn begin(&self) {
+        self.count.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn end(&self) {
+        if self.count.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.idle.notify_waiters();
+        }
+    }
 }
 
 impl Bounds {
@@ -62,7 +74,7 @@ impl Bounds {
 
     /// Something a drain waits for, until the value is dropped.
     pub(super) fn activity(&self) -> Activity {
-        self.active.count.fetch_add(1, Ordering::AcqRel);
+        self.active.begin();
         Activity(Arc::clone(&self.active))
     }
 }
@@ -72,52 +84,81 @@ pub(super) struct Activity(Arc<Active>);
 
 impl Drop for Activity {
     fn drop(&mut self) {
-        if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.idle.notify_waiters();
-        }
+        self.0.end();
     }
 }
 
-/// A place among the running; freed when dropped.
-pub(super) struct Place {
-    inner: Arc<Inner>,
-    policy: Arc<Policy>,
-    scope: ScopeTag,
+/// A claim, and what it takes of its process: it keeps a drain waiting, and has a place among the running. Both are
+/// given back when it is dropped, if not before.
+pub(super) struct Hold {
+    pub(super) inner: Arc<Inner>,
+    pub(super) lease: Arc<Lease>,
+    is_seated: bool,
+    is_active: bool,
 }
 
-impl Place {
-    /// A place for work of a policy and a scope, or `None` where one of the three bounds is reached.
-    pub(super) fn take(inner: &Arc<Inner>, policy: &Arc<Policy>, scope: ScopeTag) -> Option<Self> {
-        let bounds = &inner.bounds;
-        if !take_one(&bounds.running, inner.limits.running) {
-            return None;
+impl Hold {
+    /// A claim without a place yet.
+    pub(super) fn new(inner: Arc<Inner>, lease: Arc<Lease>) -> Self {
+        inner.bounds.active.begin();
+        Self { inner, lease, is_seated: false, is_active: true }
+    }
+
+    /// Takes a place for work of the claim's policy and scope; `false` where one of the three bounds is reached.
+    pub(super) fn sit_down(&mut self) -> bool {
+        let (bounds, limits, policy) = (&self.inner.bounds, &self.inner.limits, &self.lease.policy);
+        if !take_one(&bounds.running, limits.running) {
+            return false;
         }
         if !take_one(&policy.running, policy.max_running()) {
             bounds.running.fetch_sub(1, Ordering::AcqRel);
-            return None;
+            return false;
         }
+        let scope = self.lease.scope;
         if scope != ScopeTag::SHARED {
             let mut scopes = bounds.scopes.lock();
             let count = scopes.entry(scope).or_insert(0);
-            if *count >= inner.limits.running_per_scope {
+            if *count >= limits.running_per_scope {
                 drop(scopes);
                 bounds.running.fetch_sub(1, Ordering::AcqRel);
                 policy.running.fetch_sub(1, Ordering::AcqRel);
-                return None;
+                return false;
             }
             *count += 1;
         }
-        Some(Self { inner: Arc::clone(inner), policy: Arc::clone(policy), scope })
+        self.is_seated = true;
+        true
+    }
+
+    /// Gives the place back.
+    pub(super) fn stand_up(&mut self) {
+        if !std::mem::take(&mut self.is_seated) {
+            return;
+        }
+        self.inner.bounds.running.fetch_sub(1, Ordering::AcqRel);
+        self.lease.policy.running.fetch_sub(1, Ordering::AcqRel);
+        if self.lease.scope != ScopeTag::SHARED {
+            leave(&mut self.inner.bounds.scopes.lock(), self.lease.scope);
+        }
+    }
+
+    /// Whether a drain waits for it.
+    pub(super) const fn is_active(&self) -> bool {
+        self.is_active
+    }
+
+    /// Keeps no drain waiting any more.
+    pub(super) fn end(&mut self) {
+        if std::mem::take(&mut self.is_active) {
+            self.inner.bounds.active.end();
+        }
     }
 }
 
-impl Drop for Place {
+impl Drop for Hold {
     fn drop(&mut self) {
-        self.inner.bounds.running.fetch_sub(1, Ordering::AcqRel);
-        self.policy.running.fetch_sub(1, Ordering::AcqRel);
-        if self.scope != ScopeTag::SHARED {
-            leave(&mut self.inner.bounds.scopes.lock(), self.scope);
-        }
+        self.stand_up();
+        self.end();
     }
 }
 

@@ -128,7 +128,7 @@ impl Run {
     /// Whose record.
     #[must_use]
     pub fn identity(&self) -> &Identity {
-        &self.lease.identity
+        self.lease.identity()
     }
 
     /// Cancelled when the local deadline of the lease has passed or another owner holds the record. What the work does
@@ -243,8 +243,6 @@ pub enum Broken {
     Panicked,
     /// It ran into `max_hold` and was stopped.
     Overheld,
-    /// The runtime shut down under it.
-    Aborted,
 }
 
 /// What an inline run becomes that is dropped, panics, or is stopped at `max_hold`.

@@ -1,7 +1,6 @@
 //! From a question to a grant, an answer, or an attempt that was met.
 
 use std::{
-    future::Future,
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering},
@@ -11,13 +10,12 @@ use std::{
 
 use super::{
     Call, Grant, Inner,
-    bounds::Place,
-    keeper::Keeper,
+    bounds::Activity,
     lease::{Lease, local_deadline},
     settling::Tries,
 };
 use crate::{
-    env::Tick,
+    env::{Env, Tick},
     identity::Identity,
     ids::{Owner, StoreTime},
     judge::{Judgement, Recorded, Running, judge},
@@ -41,17 +39,30 @@ const RACES: u32 = 3;
 /// run, so each such record refuses its key without need.
 const ABANDON_FOR: Duration = Duration::from_secs(3_600);
 
-/// Where a claim leads.
-pub(super) enum Entered {
-    Granted(Grant),
+/// One who did not get the grant.
+pub(super) struct Turned {
+    pub(super) identity: Identity,
+    pub(super) policy: Arc<Policy>,
+    pub(super) why: Why,
+}
+
+/// Why there is no grant.
+pub(super) enum Why {
     Recorded(Recorded),
     Refused(Refusal),
     /// An attempt under way that the caller may wait for.
     Met(Box<Met>),
 }
 
+impl Turned {
+    fn away(call: Call, refusal: Refusal) -> Self {
+        Self { identity: call.identity, policy: call.policy, why: Why::Refused(refusal) }
+    }
+}
+
 /// What a waiter needs to know.
 pub(super) struct Met {
+    pub(super) call: Call,
     pub(super) ask: Ask,
     pub(super) running: Running,
     pub(super) wait: Duration,
@@ -90,81 +101,105 @@ fn micros(tick: Tick) -> i64 {
 }
 
 /// Claims for a call. Owned, so that it can go on in a task of the engine when its caller has left.
-#[expect(clippy::manual_async_fn, reason = "an async function would keep the call twice")]
-pub(super) fn enter(inner: Arc<Inner>, call: Call) -> impl Future<Output = (Call, Entered)> + Send {
-    async move {
-        let entered = inner.enter(&call).await;
-        (call, entered)
-    }
-}
-
-impl Inner {
-    async fn enter(self: &Arc<Self>, call: &Call) -> Entered {
-        let mut ask = self.ask(call, self.owner());
-        for _ in 0..=RACES {
-            let sent = self.now();
-            let Sent { result, stray } = self.claim(&mut ask, sent).await;
-            let (found, now) = match result {
-                Ok(Claimed::Granted { claim, left, unresolved, .. }) => {
-                    if unresolved {
-                        self.emit(&Event::new(&call.identity, call.policy.name(), What::UnknownExpired));
-                    }
-                    return self.granted(call, &ask, claim, (sent, left), stray).await;
+pub(super) async fn enter(inner: Arc<Inner>, call: Call) -> Result<Grant, Turned> {
+    let mut ask = inner.ask(&call, inner.owner());
+    let mut activity = None;
+    for _ in 0..=RACES {
+        let sent = inner.now();
+        let Sent { result, stray } = inner.claim(&mut ask, sent, &mut activity).await;
+        let (found, now) = match result {
+            Ok(Claimed::Granted { claim, left, unresolved, .. }) => {
+                if unresolved {
+                    inner.emit(&Event::new(&call.identity, call.policy.name(), What::UnknownExpired));
                 }
-                Ok(Claimed::Found { record, now }) => (record, now),
-                Ok(Claimed::Late { .. }) => {
-                    self.take_back(stray, &call.policy, &ask);
-                    return Entered::Refused(not_run(stray, None));
-                }
-                Err(error) => {
-                    self.take_back(stray, &call.policy, &ask);
-                    return Entered::Refused(match Refusal::of_store(&error) {
-                        Refusal::StoreUnavailable { retry_after, .. } => not_run(stray, retry_after),
-                        other => other,
-                    });
-                }
-            };
-            let judgement = judge(&ask, found.as_ref(), now, &call.caller);
-            if let Judgement::Again { claim, left } = judgement {
-                return self.granted(call, &ask, claim, (sent, left), stray).await;
+                return granted(inner, |env| Lease::new(env, call, ask, claim, sent, left), stray).await;
             }
-            if stray {
-                // Another's record now; but the copy whose reply was lost may still arrive, and find it free.
-                self.take_back(stray, &call.policy, &ask);
-                ask = self.ask(call, self.owner());
+            Ok(Claimed::Found { record, now }) => (record, now),
+            Ok(Claimed::Late { .. }) => {
+                inner.take_back(stray, &call.policy, &ask);
+                return Err(Turned::away(call, not_run(stray, None)));
             }
-            match judgement {
-                Judgement::Raced => {}
-                Judgement::InFlight(running) => return met(call, ask, running),
-                Judgement::Replay(recorded) => return recorded_for(call, recorded),
-                other => return Entered::Refused(refusal(call, other)),
+            Err(error) => {
+                inner.take_back(stray, &call.policy, &ask);
+                let refusal = match Refusal::of_store(&error) {
+                    Refusal::StoreUnavailable { retry_after, .. } => not_run(stray, retry_after),
+                    other => other,
+                };
+                return Err(Turned::away(call, refusal));
+            }
+        };
+        let judgement = judge(&ask, found.as_ref(), now, &call.caller);
+        if let Judgement::Again { claim, left } = judgement {
+            return granted(inner, |env| Lease::new(env, call, ask, claim, sent, left), stray).await;
+        }
+        if stray {
+            // Another's record now; but the copy whose reply was lost may still arrive, and find it free.
+            inner.take_back(stray, &call.policy, &ask);
+            ask = inner.ask(&call, inner.owner());
+        }
+        match judgement {
+            Judgement::Raced => {}
+            Judgement::InFlight(running) => return Err(met(call, ask, running)),
+            Judgement::Replay(recorded) => return Err(recorded_for(call, recorded)),
+            other => {
+                let refusal = refusal(&call, other);
+                return Err(Turned::away(call, refusal));
             }
         }
-        Entered::Refused(Refusal::InFlight { retry_after: Duration::from_millis(100) })
     }
+    Err(Turned::away(call, Refusal::InFlight { retry_after: Duration::from_millis(100) }))
+}
+
+/// A grant that came in time and for which there is a place; otherwise it is given back, unused. What comes next is the
+/// work, or whoever asked: nothing is awaited between this look at the deadline and them.
+async fn granted(inner: Arc<Inner>, lease: impl FnOnce(&Env) -> Lease, stray: bool) -> Result<Grant, Turned> {
+    let lease = Arc::new(lease(&inner.env));
+    let now = inner.now();
+    if stray {
+        lease.may_stray_until(now + inner.patience());
+    }
+    let mut grant = Grant::new(inner, Arc::clone(&lease));
+    let event = Event::new(lease.identity(), lease.policy.name(), What::Granted);
+    grant.emit(&event.attempt(lease.attempt).took(now.since(lease.granted_at)));
+    let refusal = if now >= lease.deadline() {
+        late()
+    } else if lease.is_beyond_its_attempts() {
+        Refusal::Parked { attempts: lease.attempt - 1 }
+    } else if grant.sit_down() {
+        grant.keep();
+        return Ok(grant);
+    } else {
+        Refusal::TooManyRunning
+    };
+    // What is seldom gone through is boxed, so that it does not swell the future of every claim.
+    match refusal {
+        Refusal::Parked { .. } => Box::pin(grant.park()).await,
+        _ => Box::pin(grant.give_back()).await,
+    }
+    Err(Turned { identity: *lease.identity(), policy: Arc::clone(&lease.policy), why: Why::Refused(refusal) })
 }
 
 /// What an attempt under way means under the call's policy.
-fn met(call: &Call, ask: Ask, running: Running) -> Entered {
-    let policy = &call.policy;
+fn met(call: Call, ask: Ask, running: Running) -> Turned {
+    let policy = Arc::clone(&call.policy);
     // A network's retry is not a second click: it waits for its own first copy, whatever the rule does with clicks.
     let is_click = policy.on_duplicate() == OnDuplicate::Reject && !running.same_request;
-    match policy.on_in_flight() {
-        _ if is_click => {
-            Entered::Refused(Refusal::Duplicate { message: policy.message().cloned(), rest_of_window: None })
-        }
-        OnInFlight::Wait(wait) if running.fence.is_some() => Entered::Met(Box::new(Met { ask, running, wait })),
-        OnInFlight::Wait(_) | OnInFlight::Reject => Entered::Refused(Refusal::InFlight { retry_after: running.left }),
-    }
+    let identity = call.identity;
+    let why = match policy.on_in_flight() {
+        _ if is_click => Why::Refused(Refusal::Duplicate { message: policy.message().cloned(), rest_of_window: None }),
+        OnInFlight::Wait(wait) if running.fence.is_some() => Why::Met(Box::new(Met { call, ask, running, wait })),
+        OnInFlight::Wait(_) | OnInFlight::Reject => Why::Refused(Refusal::InFlight { retry_after: running.left }),
+    };
+    Turned { identity, policy, why }
 }
 
 /// What a recorded outcome means under the call's policy.
-fn recorded_for(call: &Call, recorded: Recorded) -> Entered {
+fn recorded_for(call: Call, recorded: Recorded) -> Turned {
     if call.policy.on_duplicate() == OnDuplicate::Reject && !recorded.same_request {
         let message = call.policy.message().cloned();
-        return Entered::Refused(Refusal::Duplicate { message, rest_of_window: Some(recorded.left) });
+        return Turned::away(call, Refusal::Duplicate { message, rest_of_window: Some(recorded.left) });
     }
-    Entered::Recorded(recorded)
+    Turned { identity: call.identity, policy: call.policy, why: Why::Recorded(recorded) }
 }
 
 /// The refusal that a judgement means; for the judgements that are one.
@@ -198,7 +233,7 @@ const fn not_run(stray: bool, retry_after: Option<Duration>) -> Refusal {
 }
 
 /// Too late to be used.
-pub(super) const fn late() -> Refusal {
+const fn late() -> Refusal {
     not_run(false, None)
 }
 
@@ -221,14 +256,28 @@ impl Inner {
     }
 
     /// Sends a claim; where its reply is lost, or it came late by a clock that had moved, once more as the same owner.
-    async fn claim(&self, ask: &mut Ask, first_sent: Tick) -> Sent {
+    ///
+    /// A drain waits for what may turn out to be granted: a store that takes its time is an `activity`.
+    async fn claim(&self, ask: &mut Ask, first_sent: Tick, activity: &mut Option<Activity>) -> Sent {
         let mut stray = false;
         let mut sent = first_sent;
         for is_last in [false, true] {
-            if let Err(error) = self.bound(ask, first_sent, sent).await {
-                return Sent { result: Err(error), stray };
-            }
-            let result = self.within(StoreCall::Claim, &ask.identity, self.store.claim(ask)).await;
+            let now = match self.store_clock.at(sent) {
+                Some(now) => now,
+                None => match Box::pin(self.ask_the_time(&ask.identity, activity)).await {
+                    Ok(now) => now,
+                    Err(error) => return Sent { result: Err(error), stray },
+                },
+            };
+            ask.set_not_after(now + self.of_use(first_sent, sent, ask.lease));
+            let result = match self.store.claim(ask).split() {
+                Ok(result) => result,
+                Err(pending) => {
+                    activity.get_or_insert_with(|| self.bounds.activity());
+                    self.awaited(self.times.store_timeout, pending).await
+                }
+            };
+            self.heard(StoreCall::Claim, &ask.identity, &result);
             let again = match &result {
                 Ok(Claimed::Granted { now, .. } | Claimed::Found { now, .. }) => {
                     self.store_clock.saw(sent, *now);
@@ -251,19 +300,14 @@ impl Inner {
         unreachable!("the last round returns")
     }
 
-    /// The store time after which a claim sent now is worth nothing to its sender: two time-outs from its sending, and
-    /// never past the deadline of the lease it asks for.
-    async fn bound(&self, ask: &mut Ask, first_sent: Tick, sent: Tick) -> Result<(), StoreError> {
-        let patience = local_deadline(first_sent, ask.lease).since(sent).min(self.patience());
-        let now = match self.store_clock.at(sent) {
-            Some(now) => now,
-            None => Box::pin(self.ask_the_time(&ask.identity)).await?,
-        };
-        ask.set_not_after(now + patience);
-        Ok(())
+    /// How long a claim sent now is of use to its sender: two time-outs from its sending, and never past the deadline of
+    /// the lease it asks for.
+    fn of_use(&self, first_sent: Tick, sent: Tick, lease: Duration) -> Duration {
+        local_deadline(first_sent, lease).since(sent).min(self.patience())
     }
 
-    async fn ask_the_time(&self, id: &Identity) -> Result<StoreTime, StoreError> {
+    async fn ask_the_time(&self, id: &Identity, activity: &mut Option<Activity>) -> Result<StoreTime, StoreError> {
+        activity.get_or_insert_with(|| self.bounds.activity());
         let sent = self.now();
         let health = self.within(StoreCall::Health, id, self.store.health()).await;
         // Whatever became of the question, nothing was claimed.
@@ -275,42 +319,6 @@ impl Inner {
     /// How long a claim is of use to its sender: the store's time-out and that of one repeat.
     fn patience(&self) -> Duration {
         2 * self.times.store_timeout
-    }
-
-    /// A grant that came in time and for which there is a place; otherwise it is given back, unused.
-    async fn granted(
-        self: &Arc<Self>,
-        call: &Call,
-        ask: &Ask,
-        claim: Claim,
-        (sent, left): (Tick, Duration),
-        stray: bool,
-    ) -> Entered {
-        let attempt = claim.attempt();
-        let lease = Arc::new(Lease::new(self, call, ask, claim, sent, left));
-        let now = self.now();
-        if stray {
-            lease.may_stray_until(now + self.patience());
-        }
-        let mut grant = Grant::new(Arc::clone(self), Arc::clone(&lease));
-        let event = Event::new(&call.identity, call.policy.name(), What::Granted);
-        self.emit(&event.attempt(attempt).took(now.since(sent)));
-        // What is seldom gone through is boxed, so that it does not swell the future of every claim.
-        if now >= lease.deadline() {
-            Box::pin(grant.give_back()).await;
-            return Entered::Refused(late());
-        }
-        if attempt > u32::from(call.policy.max_attempts()) && call.policy.max_attempts() != u16::MAX {
-            Box::pin(grant.park()).await;
-            return Entered::Refused(Refusal::Parked { attempts: attempt - 1 });
-        }
-        let Some(place) = Place::take(self, &call.policy, call.scope) else {
-            Box::pin(grant.give_back()).await;
-            return Entered::Refused(Refusal::TooManyRunning);
-        };
-        grant.seat(place);
-        Keeper::keep(self, &lease);
-        Entered::Granted(grant)
     }
 
     /// Takes back a claim of which nobody knows whether it arrived, or may yet: it is released by its owner's id until
@@ -330,13 +338,14 @@ impl Inner {
     /// The same for a claim whose copy may still come although its owner has settled it: the record can have moved on
     /// since, and be free for it.
     pub(super) fn abandon_strays(self: &Arc<Self>, lease: &Lease) {
-        let left = lease.stray_until().since(self.now());
+        let Some(until) = lease.stray_until() else { return };
+        let left = until.since(self.now());
         if left.is_zero() {
             return;
         }
         let not_after = self.store_clock.at(self.now()).map_or(StoreTime::default(), |now| now + left);
-        let (identity, owner, keep) = (&lease.identity, lease.owner, lease.policy.ttl());
-        self.abandon(Releasing::Fate { identity, owner, keep, rest: lease.meta.clone() }, not_after);
+        let (identity, owner, keep) = (lease.identity(), lease.owner(), lease.policy.ttl());
+        self.abandon(Releasing::Fate { identity, owner, keep, rest: lease.rest().clone() }, not_after);
     }
 
     fn abandon(self: &Arc<Self>, fate: Releasing<'_>, not_after: StoreTime) {
@@ -370,10 +379,10 @@ impl Inner {
     pub(super) async fn claim_again(&self, lease: &Lease) -> Reclaimed {
         let policy = &lease.policy;
         let mut ask = Ask::new(
-            lease.owner,
+            lease.owner(),
             AskFor {
-                identity: lease.identity,
-                fingerprint: lease.fingerprint,
+                identity: *lease.identity(),
+                fingerprint: lease.fingerprint(),
                 lease: policy.lease(),
                 hold: lease.hold_until.since(self.now()),
                 keep: policy.unknown_ttl(),
@@ -381,11 +390,11 @@ impl Inner {
                 needs_token: false,
                 takeover: policy.takeover().is_some(),
                 not_after: StoreTime::MAX,
-                rest: lease.meta.clone(),
+                rest: lease.rest().clone(),
             },
         );
         let sent = self.now();
-        let Sent { result, stray } = self.claim(&mut ask, sent).await;
+        let Sent { result, stray } = self.claim(&mut ask, sent, &mut None).await;
         if stray {
             lease.may_stray_until(self.now() + self.patience());
         }
@@ -414,5 +423,5 @@ pub(super) enum Reclaimed {
 }
 
 fn is_own(record: &Record, lease: &Lease, now: StoreTime) -> bool {
-    record.is_here(now) && record.owner == lease.owner && record.state == StateCode::InFlight
+    record.is_here(now) && record.owner == lease.owner() && record.state == StateCode::InFlight
 }

@@ -2,23 +2,18 @@
 
 use std::{fmt, future::Future, sync::Arc};
 
-use super::{
-    Inner, Kept, Run, Verdict,
-    bounds::{Activity, Place},
-    lease::Lease,
-    settling,
-};
+use super::{Inner, Kept, Run, Verdict, bounds::Hold, keeper::Keeper, lease::Lease, settling};
 use crate::{ids::Fence, observe::Event};
 
 /// The right to run, with its lease kept alive. Settling consumes it; dropped, its outcome is unknown.
 #[must_use = "dropping a grant settles it as unknown"]
 pub struct Grant {
-    inner: Arc<Inner>,
-    lease: Arc<Lease>,
-    place: Option<Place>,
-    activity: Option<Activity>,
+    /// Gone once it is being settled.
+    hold: Option<Hold>,
     dropped: Dropped,
 }
+
+const HELD: &str = "what a grant holds goes only where the grant itself goes";
 
 /// What a grant that is dropped becomes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,54 +24,66 @@ pub(super) enum Dropped {
     Unknown,
     /// The work had begun, and nothing of it takes effect without its end.
     Released,
-    /// Settled already.
-    Settled,
 }
 
 impl Grant {
     pub(super) fn new(inner: Arc<Inner>, lease: Arc<Lease>) -> Self {
-        let activity = Some(inner.bounds.activity());
-        Self { inner, lease, place: None, activity, dropped: Dropped::GivenBack }
+        Self { hold: Some(Hold::new(inner, lease)), dropped: Dropped::GivenBack }
     }
 
-    pub(super) fn seat(&mut self, place: Place) {
-        self.place = Some(place);
+    /// Takes a place among the running; `false` where there is none.
+    pub(super) fn sit_down(&mut self) -> bool {
+        self.hold.as_mut().is_some_and(Hold::sit_down)
+    }
+
+    /// Keeps its lease alive from now on.
+    pub(super) fn keep(&self) {
+        let Hold { inner, lease, .. } = self.held();
+        Keeper::keep(inner, lease);
     }
 
     pub(super) const fn when_dropped(&mut self, what: Dropped) {
         self.dropped = what;
     }
 
-    pub(super) const fn lease(&self) -> &Arc<Lease> {
-        &self.lease
+    fn held(&self) -> &Hold {
+        self.hold.as_ref().expect(HELD)
+    }
+
+    fn let_go(&mut self) -> Hold {
+        self.hold.take().expect(HELD)
+    }
+
+    pub(super) fn lease(&self) -> &Arc<Lease> {
+        &self.held().lease
     }
 
     pub(super) fn emit(&self, event: &Event<'_>) {
-        self.inner.emit(event);
+        self.held().inner.emit(event);
     }
 
     /// What the work may see.
     #[must_use]
     pub fn run(&self) -> Run {
-        Run { lease: Arc::clone(&self.lease) }
+        Run { lease: Arc::clone(self.lease()) }
     }
 
     /// The number of the grant.
     #[must_use]
     pub fn fence(&self) -> Fence {
-        self.lease.fence
+        self.lease().fence
     }
 
     /// Whether the lease still stands by local time; to be looked at right before the first byte leaves.
     #[must_use]
     pub fn still_good(&self) -> bool {
-        self.lease.is_good()
+        self.lease().is_good()
     }
 
     /// Settles. Recording belongs to no caller: dropping the future, polled or not, loses the answer, not the settlement,
     /// which is tried for `settle_for`. Answers [`Kept::Unrecorded`] when the store takes longer than `commit_wait`.
     pub fn settle(mut self, verdict: Verdict) -> impl Future<Output = Kept> + Send + use<> {
-        settling::Unasked::new(self.end(verdict)).settle()
+        settling::settle(self.let_go(), verdict)
     }
 
     /// Releases it unused; the attempt does not count.
@@ -86,37 +93,25 @@ impl Grant {
 
     /// Parks the record: it was tried too often.
     pub(super) async fn park(mut self) {
-        self.dropped = Dropped::Settled;
-        settling::park(&self.inner, &self.lease, self.activity.take()).await;
-    }
-
-    fn end(&mut self, verdict: Verdict) -> settling::Open {
-        self.dropped = Dropped::Settled;
-        settling::Open {
-            inner: Arc::clone(&self.inner),
-            lease: Arc::clone(&self.lease),
-            verdict,
-            place: self.place.take(),
-            activity: self.activity.take(),
-        }
+        settling::park(self.let_go()).await;
     }
 }
 
 impl Drop for Grant {
     fn drop(&mut self) {
+        let Some(hold) = self.hold.take() else { return };
         let verdict = match self.dropped {
-            Dropped::Settled => return,
             Dropped::GivenBack => Verdict::Release { counts: false, answer: None },
             Dropped::Released => Verdict::Release { counts: true, answer: None },
             Dropped::Unknown if std::thread::panicking() => Verdict::Unknown { last: Some("panicked".into()) },
             Dropped::Unknown => Verdict::Unknown { last: Some("dropped before its end".into()) },
         };
-        self.end(verdict).detach();
+        drop(settling::settle(hold, verdict));
     }
 }
 
 impl fmt::Debug for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Grant({:?})", self.lease)
+        write!(f, "Grant({:?})", self.lease())
     }
 }

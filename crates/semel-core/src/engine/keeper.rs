@@ -51,7 +51,7 @@ impl Keeper {
         let look = lease.next_look();
         let too_late = {
             let mut held = keeper.held.lock();
-            held.leases.insert_unique(hash(lease.owner), Arc::clone(lease), |l| hash(l.owner));
+            held.leases.insert_unique(hash(lease.owner()), Arc::clone(lease), |l| hash(l.owner()));
             held.next.is_none_or(|next| look < next)
         };
         if !keeper.is_running.swap(true, Ordering::AcqRel) {
@@ -64,7 +64,7 @@ impl Keeper {
     /// Keeps `lease` no longer: its claim is about to be settled.
     pub(super) fn drop_lease(&self, lease: &Lease) {
         let mut held = self.held.lock();
-        if let Ok(entry) = held.leases.find_entry(hash(lease.owner), |l| std::ptr::eq(Arc::as_ptr(l), lease)) {
+        if let Ok(entry) = held.leases.find_entry(hash(lease.owner()), |l| std::ptr::eq(Arc::as_ptr(l), lease)) {
             entry.remove();
         }
     }
@@ -164,7 +164,7 @@ async fn renew(inner: &Arc<Inner>, due: Vec<Borrowed>) {
     let answers = {
         let renewal = |b| Renewal { claim: Borrowed::claim(b), lease: term(b), keep: b.lease().policy.unknown_ttl() };
         let batch: Vec<Renewal<'_>> = due.iter().map(renewal).collect();
-        inner.within(StoreCall::Renew, &due[0].lease().identity, inner.store.renew(&batch)).await
+        inner.within(StoreCall::Renew, due[0].lease().identity(), inner.store.renew(&batch)).await
     };
     match answers {
         Ok(answers) => {
@@ -225,7 +225,7 @@ fn reclaim(inner: &Arc<Inner>, mut borrowed: Borrowed) {
         let lease = Arc::clone(borrowed.lease());
         match inner.claim_again(&lease).await {
             Reclaimed::Held { claim, sent, left } => {
-                inner.emit(&Event::new(&lease.identity, lease.policy.name(), What::StoreForgot(claim.fence())));
+                inner.emit(&Event::new(lease.identity(), lease.policy.name(), What::StoreForgot(claim.fence())));
                 lease.renewed(&inner, sent, left);
                 inner.keeper.wake.notify_one();
                 borrowed.replace(claim);
@@ -239,5 +239,5 @@ fn reclaim(inner: &Arc<Inner>, mut borrowed: Borrowed) {
 }
 
 fn tell(inner: &Inner, lease: &Lease, what: What<'_>) {
-    inner.emit(&Event::new(&lease.identity, lease.policy.name(), what).attempt(lease.attempt));
+    inner.emit(&Event::new(lease.identity(), lease.policy.name(), what).attempt(lease.attempt));
 }

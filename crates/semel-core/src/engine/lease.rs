@@ -14,11 +14,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::{Call, Inner};
+use super::{Call, Inner, jittered};
 use crate::{
-    env::{Clock, Tick},
+    env::{Clock, Env, Tick},
     fingerprint::Fingerprint,
-    identity::Identity,
+    identity::{Identity, ScopeTag},
     ids::{Fence, Owner},
     policy::Policy,
     store::{Ask, Claim},
@@ -29,14 +29,13 @@ use crate::{
 /// The [`Claim`] itself is in here exactly while nobody renews or settles it: whoever does takes it out. Since it cannot
 /// be cloned, renewing and settling never happen at once.
 pub(crate) struct Lease {
-    pub(super) identity: Identity,
-    pub(super) owner: Owner,
+    /// The question that was granted.
+    ask: Ask,
     /// The fence the work was given. A settlement goes by the claim's, which is higher where the store forgot.
     pub(super) fence: Fence,
     pub(super) attempt: u32,
     pub(super) policy: Arc<Policy>,
-    pub(super) fingerprint: Fingerprint,
-    pub(super) meta: Bytes,
+    pub(super) scope: ScopeTag,
     pub(super) granted_at: Tick,
     /// When `max_hold` is over.
     pub(super) hold_until: Tick,
@@ -56,20 +55,17 @@ pub(crate) struct Lease {
 
 impl Lease {
     /// A lease that was granted for a claim sent at `sent`, with `left` on it when the store answered.
-    pub(super) fn new(inner: &Inner, call: &Call, ask: &Ask, claim: Claim, sent: Tick, left: Duration) -> Self {
-        let policy = Arc::clone(&call.policy);
+    pub(super) fn new(env: &Env, call: Call, ask: Ask, claim: Claim, sent: Tick, left: Duration) -> Self {
+        let Call { policy, scope, .. } = call;
         Self {
-            identity: call.identity,
-            owner: claim.owner(),
             fence: claim.fence(),
             attempt: claim.attempt(),
-            fingerprint: call.fingerprint,
-            meta: ask.rest.clone(),
+            scope,
             granted_at: sent,
             hold_until: sent + policy.max_hold(),
-            clock: Arc::clone(&inner.env.clock),
+            clock: Arc::clone(&env.clock),
             deadline: AtomicU64::new(local_deadline(sent, left).as_nanos()),
-            renew_at: AtomicU64::new((sent + first_renewal(inner, left)).as_nanos()),
+            renew_at: AtomicU64::new((sent + first_renewal(&ask, left)).as_nanos()),
             policy,
             stray_until: AtomicU64::new(0),
             is_lost: AtomicBool::new(false),
@@ -78,7 +74,30 @@ impl Lease {
             overheld: Notify::new(),
             claim: Mutex::new(Some(claim)),
             claim_back: Notify::new(),
+            ask,
         }
+    }
+
+    pub(super) fn identity(&self) -> &Identity {
+        &self.ask.identity
+    }
+
+    pub(super) const fn owner(&self) -> Owner {
+        self.ask.owner()
+    }
+
+    pub(super) fn fingerprint(&self) -> Fingerprint {
+        self.ask.fingerprint
+    }
+
+    /// What the record carries while it is in flight.
+    pub(super) fn rest(&self) -> &Bytes {
+        &self.ask.rest
+    }
+
+    /// The meta part of that: it ends with the tag of an empty payload.
+    pub(super) fn meta(&self) -> &[u8] {
+        self.rest().split_last().map_or(&[], |(_, meta)| meta)
     }
 
     /// Until when the claim is exclusive by local time.
@@ -115,8 +134,16 @@ impl Lease {
         self.stray_until.fetch_max(t.as_nanos(), Ordering::AcqRel);
     }
 
-    pub(super) fn stray_until(&self) -> Tick {
-        Tick::from_nanos(self.stray_until.load(Ordering::Acquire))
+    /// `None` where all copies are accounted for.
+    pub(super) fn stray_until(&self) -> Option<Tick> {
+        let until = self.stray_until.load(Ordering::Acquire);
+        (until != 0).then(|| Tick::from_nanos(until))
+    }
+
+    /// Whether this attempt is one more than the policy allows.
+    pub(super) fn is_beyond_its_attempts(&self) -> bool {
+        let most = self.policy.max_attempts();
+        self.attempt > u32::from(most) && most != u16::MAX
     }
 
     /// When the keeper has to look at it next.
@@ -203,7 +230,7 @@ impl Drop for Borrowed {
 
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Lease({:?}, fence {}, attempt {})", self.identity, self.fence, self.attempt)
+        write!(f, "Lease({:?}, fence {}, attempt {})", self.identity(), self.fence, self.attempt)
     }
 }
 
@@ -214,6 +241,7 @@ pub(super) fn local_deadline(sent: Tick, left: Duration) -> Tick {
 
 const NEVER: Tick = Tick::from_nanos(u64::MAX);
 
-fn first_renewal(inner: &Inner, left: Duration) -> Duration {
-    inner.jittered(left / 3)
+/// Owners are random, so one byte of theirs spreads the first renewals.
+fn first_renewal(ask: &Ask, left: Duration) -> Duration {
+    jittered(left / 3, ask.owner().as_bytes()[15])
 }

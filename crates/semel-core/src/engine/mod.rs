@@ -2,7 +2,8 @@
 //!
 //! - `claiming`: from a question to a grant, an answer, or an attempt that was met.
 //! - `waiting`: copies in flight get the answer of the attempt they met.
-//! - `running`: owned and inline work; panics, `max_hold`, callers that leave.
+//! - `running`: owned and inline work; panics, `max_hold`.
+//! - `leaving`: callers that leave; what they have begun goes on in a task.
 //! - `lease`, `keeper`: one keeper per process renews what is held.
 //! - `settling`: recording outlasts a store outage and belongs to no request.
 //! - `bounds`: how much may run and wait; what a drain waits for.
@@ -13,6 +14,7 @@ mod claiming;
 mod grant;
 mod keeper;
 mod lease;
+mod leaving;
 mod running;
 mod settling;
 mod sweeping;
@@ -30,7 +32,7 @@ use crate::{
     ids::Owner,
     observe::{Event, Observer, StoreCall, What},
     record::Record,
-    store::{Capacity, Did, MemoryStore, Reply, Store, StoreError, StoreFacts},
+    store::{Capacity, Did, MemoryStore, Pending, Reply, Store, StoreError, StoreFacts},
 };
 
 /// The engine. Cheap to clone and not generic: neither a layer nor a macro carries the store's type.
@@ -340,19 +342,27 @@ impl Inner {
         async move {
             let result = match ready {
                 Ok(result) => result,
-                Err(pending) => {
-                    let until = self.now() + time;
-                    tokio::select! {
-                        biased;
-                        result = pending => result,
-                        () = self.env.clock.sleep_until(until) => Err(StoreError::unavailable(Did::Unknown)),
-                    }
-                }
+                Err(pending) => self.awaited(time, pending).await,
             };
-            if let Err(error) = &result {
-                self.emit(&Event::new(id, "", What::StoreFailed { call, error }));
-            }
+            self.heard(call, id, &result);
             result
+        }
+    }
+
+    /// An answer that takes its time, of which it gets no more than `time`.
+    async fn awaited<T>(&self, time: Duration, pending: Pending<'_, Result<T, StoreError>>) -> Result<T, StoreError> {
+        let until = self.now() + time;
+        tokio::select! {
+            biased;
+            result = pending => result,
+            () = self.env.clock.sleep_until(until) => Err(StoreError::unavailable(Did::Unknown)),
+        }
+    }
+
+    /// Tells of a call that failed.
+    fn heard<T>(&self, call: StoreCall, id: &Identity, result: &Result<T, StoreError>) {
+        if let Err(error) = result {
+            self.emit(&Event::new(id, "", What::StoreFailed { call, error }));
         }
     }
 
@@ -367,8 +377,13 @@ impl Inner {
     fn jittered(&self, d: Duration) -> Duration {
         let mut byte = [0; 1];
         self.env.rng.fill(&mut byte);
-        d + d / 4 * u32::from(byte[0]) / 255
+        jittered(d, byte[0])
     }
+}
+
+/// A duration between `d` and `d` + 25 %, as a random byte says.
+fn jittered(d: Duration, byte: u8) -> Duration {
+    d + d / 4 * u32::from(byte) / 255
 }
 
 impl Drop for Inner {

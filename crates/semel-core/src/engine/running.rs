@@ -1,80 +1,42 @@
-//! Work under a grant: owned or inline, its panics, its end at `max_hold`, and callers that leave.
+//! Work under a grant: owned or inline, its panics, its end at `max_hold`.
 
 use std::{
     any::Any,
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
 };
 
 use pin_project_lite::pin_project;
-use tokio::sync::oneshot;
-use tracing::Instrument;
 
 use super::{
     Answer, Begin, Broken, Call, Grant, Inner, OnCancel, Ran, Run, Verdict,
-    claiming::{Entered, Met, enter, late},
+    claiming::{Turned, Why, enter},
     grant::Dropped,
     lease::Lease,
+    leaving::GoesOn,
     waiting,
 };
 use crate::{
-    env::BoxFuture,
     judge::Recorded,
     observe::{Event, What},
     refusal::Refusal,
-    store::Did,
 };
 
-type Entering = Pin<Box<dyn Future<Output = (Call, Entered)> + Send>>;
-
-/// One poll in place: a store that answers at once needs no task.
-async fn poll_once(entering: &mut Entering) -> Poll<(Call, Entered)> {
-    std::future::poll_fn(|cx| Poll::Ready(entering.as_mut().poll(cx))).await
-}
-
-/// The task within the caller's span, where there is one. The box is wrapped and not the task: a task of some
-/// kilobytes would be moved twice.
-fn in_span(task: BoxFuture) -> BoxFuture {
-    let span = tracing::Span::current();
-    if span.is_none() { task } else { Box::pin(task.instrument(span)) }
-}
-
-/// What stands in for an answer when the runtime shut down under the question. Nothing was run.
-const fn shut_down() -> Refusal {
-    Refusal::StoreUnavailable { did: Did::Unknown, retry_after: None }
-}
-
-/// Claims; goes on in a task of the engine where the store takes its time, so that a caller who leaves strands nothing.
-async fn enter_safely(inner: &Arc<Inner>, call: Call) -> Result<(Call, Entered), Refusal> {
-    let mut entering: Entering = Box::pin(enter(Arc::clone(inner), call));
-    if let Poll::Ready(entered) = poll_once(&mut entering).await {
-        return Ok(entered);
-    }
-    let (tell, told) = oneshot::channel();
-    let activity = inner.bounds.activity();
-    // Nobody there to take it: the grant comes back with the error, and is given back by being dropped.
-    let task = async move {
-        drop(tell.send(entering.await));
-        drop(activity);
-    };
-    inner.env.tasks.spawn("semel claim", in_span(Box::pin(task)));
-    told.await.map_err(|_| shut_down())
+/// Claims; a caller who leaves strands nothing, since the claim goes on, and a grant that nobody takes is given back.
+async fn enter_safely(inner: &Arc<Inner>, call: Call) -> Result<Grant, Turned> {
+    GoesOn::once_polled(&**inner, "semel claim", Box::pin(enter(Arc::clone(inner), call))).await
 }
 
 pub(super) async fn begin(inner: &Arc<Inner>, call: Call) -> Begin {
-    let (call, entered) = match enter_safely(inner, call).await {
-        Ok(entered) => entered,
-        Err(refusal) => return Begin::Refused(refusal),
-    };
-    match entered {
-        Entered::Granted(mut grant) => {
+    match enter_safely(inner, call).await {
+        Ok(mut grant) => {
             grant.when_dropped(Dropped::Unknown);
             Begin::Granted(grant)
         }
-        other => match duplicate(inner, &call, other).await {
+        Err(turned) => match duplicate(inner, turned).await {
             Ok((recorded, waited)) => Begin::Replay { recorded, waited },
             Err(refusal) => Begin::Refused(refusal),
         },
@@ -82,83 +44,60 @@ pub(super) async fn begin(inner: &Arc<Inner>, call: Call) -> Begin {
 }
 
 /// The answer of one who did not get the grant, waited for where the policy says so; told to observers.
-async fn duplicate(inner: &Arc<Inner>, call: &Call, entered: Entered) -> Result<(Recorded, bool), Refusal> {
-    let answer = match entered {
-        Entered::Recorded(recorded) => Ok((recorded, false)),
-        Entered::Refused(refusal) => Err(refusal),
+async fn duplicate(inner: &Arc<Inner>, turned: Turned) -> Result<(Recorded, bool), Refusal> {
+    let Turned { identity, policy, why } = turned;
+    let answer = match why {
+        Why::Recorded(recorded) => Ok((recorded, false)),
+        Why::Refused(refusal) => Err(refusal),
         // Boxed, so that the future of one who does not wait is small.
-        Entered::Met(met) => Box::pin(wait(inner, call, *met)).await,
-        Entered::Granted(_) => unreachable!("a grant is no duplicate"),
+        Why::Met(met) => Box::pin(waiting::wait(inner, *met)).await.map(|recorded| (recorded, true)),
     };
     let what = match &answer {
         Ok((_, waited)) => What::Replayed { waited: *waited },
         Err(refusal) => What::Refused(refusal),
     };
-    inner.emit(&Event::new(&call.identity, call.policy.name(), what));
+    inner.emit(&Event::new(&identity, policy.name(), what));
     answer
 }
 
-async fn wait(inner: &Arc<Inner>, call: &Call, met: Met) -> Result<(Recorded, bool), Refusal> {
-    waiting::wait(inner, call, met).await.map(|recorded| (recorded, true))
-}
-
 /// The answer of a run that did not get the grant.
-async fn answered<T>(inner: &Arc<Inner>, call: &Call, entered: Entered) -> Answer<T> {
-    match duplicate(inner, call, entered).await {
+async fn answered<T>(inner: &Arc<Inner>, turned: Turned) -> Answer<T> {
+    match duplicate(inner, turned).await {
         Ok((recorded, waited)) => Answer::Replayed { recorded, waited },
         Err(refusal) => Answer::Refused(refusal),
     }
 }
 
-/// How far an owned run got.
-enum Progress<T> {
-    Duplicate(Box<(Call, Entered)>),
-    Ended(Answer<T>),
-}
-
-pub(super) async fn owned<T, W, F>(inner: &Arc<Inner>, call: Call, work: W) -> Answer<T>
+/// Claim, work and settlement are one future, which goes on when its caller leaves. Waiting for another's attempt is
+/// not in it: that ends with the caller.
+///
+/// Not async itself: call and work are moved once, to where they stay.
+pub(super) fn owned<'a, T, W, F>(
+    inner: &'a Arc<Inner>,
+    call: Call,
+    work: W,
+) -> impl Future<Output = Answer<T>> + Send + use<'a, T, W, F>
 where
     W: FnOnce(Run) -> F + Send + 'static,
     F: Future<Output = Ran<T>> + Send + 'static,
     T: Send + 'static,
 {
-    let mut entering: Entering = Box::pin(enter(Arc::clone(inner), call));
-    let progress = match poll_once(&mut entering).await {
-        Poll::Ready((_, Entered::Granted(grant))) => {
-            let (tell, told) = oneshot::channel();
-            let task = async move { drop(tell.send(Progress::Ended(execute(grant, work).await))) };
-            inner.env.tasks.spawn("semel work", in_span(Box::pin(task)));
-            told.await
-        }
-        Poll::Ready((call, entered)) => {
-            drop(work);
-            return answered(inner, &call, entered).await;
-        }
-        Poll::Pending => {
-            let (tell, told) = oneshot::channel();
-            // A drain waits for what may turn out to be granted.
-            let activity = inner.bounds.activity();
-            let task = async move {
-                let entered = entering.await;
-                // What was granted counts by itself.
-                drop(activity);
-                let progress = match entered {
-                    (_, Entered::Granted(grant)) => Progress::Ended(execute(grant, work).await),
-                    (call, duplicate) => {
-                        drop(work);
-                        Progress::Duplicate(Box::new((call, duplicate)))
-                    }
-                };
-                drop(tell.send(progress));
-            };
-            inner.env.tasks.spawn("semel work", in_span(Box::pin(task)));
-            told.await
+    let entering = enter(Arc::clone(inner), call);
+    let rest = async move {
+        match entering.await {
+            Ok(grant) => Ok(execute(grant, work).await),
+            Err(turned) => {
+                drop(work);
+                Err(turned)
+            }
         }
     };
-    match progress {
-        Ok(Progress::Ended(answer)) => answer,
-        Ok(Progress::Duplicate(met)) => answered(inner, &met.0, met.1).await,
-        Err(_) => Answer::Broken(Broken::Aborted),
+    let going = GoesOn::once_polled(&**inner, "semel work", Box::pin(rest));
+    async move {
+        match going.await {
+            Ok(answer) => answer,
+            Err(turned) => answered(inner, turned).await,
+        }
     }
 }
 
@@ -168,24 +107,22 @@ where
     W: FnOnce(Run) -> F,
     F: Future<Output = Ran<T>>,
 {
-    // Between the grant and this line the task may have waited for its turn: the deadline is looked at again.
-    if !grant.still_good() {
-        drop(work);
-        Box::pin(grant.give_back()).await;
-        return Answer::Refused(late());
-    }
-    let lease = Arc::clone(grant.lease());
     grant.when_dropped(Dropped::Unknown);
-    let ended = tokio::select! {
-        biased;
-        ran = unwinding(grant.run(), work) => ran.map_err(Ended::Panicked),
-        () = lease.overheld.notified() => Err(Ended::Overheld),
+    let ended = {
+        let mut work = pin!(unwinding(grant.run(), work));
+        let mut overheld = pin!(grant.lease().overheld.notified());
+        std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(ran) => Poll::Ready(ran.map_err(Ended::Panicked)),
+            Poll::Pending => overheld.as_mut().poll(cx).map(|()| Err(Ended::Overheld)),
+        })
+        .await
     };
     let (last, broken) = match ended {
         Ok(Ran { value, verdict }) => return Answer::Executed { value, kept: grant.settle(verdict).await },
-        Err(Ended::Overheld) => (overheld(&lease), Broken::Overheld),
+        Err(Ended::Overheld) => (overheld(grant.lease()), Broken::Overheld),
         Err(Ended::Panicked(panic)) => {
-            let event = Event::new(&lease.identity, lease.policy.name(), What::Panicked(words(&*panic)));
+            let lease = grant.lease();
+            let event = Event::new(lease.identity(), lease.policy.name(), What::Panicked(words(&*panic)));
             grant.emit(&event.attempt(lease.attempt));
             // The words of a panic can hold what must not be stored; they are in the event.
             ("panicked".to_owned(), Broken::Panicked)
@@ -250,18 +187,13 @@ where
     F: Future<Output = Ran<T>>,
 {
     let mut grant = match enter_safely(inner, call).await {
-        Err(refusal) => return Answer::Refused(refusal),
-        Ok((_, Entered::Granted(grant))) => grant,
-        Ok((call, other)) => {
+        Ok(grant) => grant,
+        Err(turned) => {
             drop(work);
-            return answered(inner, &call, other).await;
+            return answered(inner, turned).await;
         }
     };
     let lease = Arc::clone(grant.lease());
-    if !grant.still_good() {
-        Box::pin(grant.give_back()).await;
-        return Answer::Refused(late());
-    }
     // Dropped from here on, the grant says what became of work that had begun; before, it is given back. A panic
     // unwinds through this future and leaves an unknown, or what `on_cancel` says: also one of the closure that makes
     // the work, which may have done some of it.

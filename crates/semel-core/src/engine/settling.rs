@@ -1,16 +1,16 @@
 //! Recording what became of a claim. It belongs to no request and outlasts a store outage.
 
-use std::{future::Future, pin::Pin, sync::Arc, task::Poll, time::Duration};
+use std::{future::Future, sync::Arc, task::Poll, time::Duration};
 
 use bytes::Bytes;
-use tokio::sync::oneshot;
 
 use super::{
     Inner, Kept, Verdict,
-    bounds::{Activity, Place},
+    bounds::Hold,
     claiming::Reclaimed,
     keeper::is_own_later,
     lease::Lease,
+    leaving::{GoesOn, poll_once},
     waiting::News,
 };
 use crate::{
@@ -23,32 +23,23 @@ use crate::{
     store::{Claim, Releasing, Reply, Settled, Settlement, StoreError},
 };
 
+/// Settles, in place where the store answers at once. Whatever becomes of the future, the settlement goes on; its answer
+/// is awaited for `commit_wait`.
+pub(super) fn settle(hold: Hold, verdict: Verdict) -> impl Future<Output = Kept> + Send + use<> {
+    let recording =
+        GoesOn::from_now(Arc::clone(&hold.inner), "semel settle", Box::pin(Open { hold, verdict }.record()));
+    async move { in_time(recording).await.unwrap_or(Kept::Unrecorded) }
+}
+
 /// A settlement that is under way.
-pub(super) struct Open {
-    pub(super) inner: Arc<Inner>,
-    pub(super) lease: Arc<Lease>,
-    pub(super) verdict: Verdict,
-    pub(super) place: Option<Place>,
-    pub(super) activity: Option<Activity>,
+struct Open {
+    hold: Hold,
+    verdict: Verdict,
 }
 
 impl Open {
-    /// Settles in place where the store answers at once; otherwise in a task of its own, whose answer is awaited for
-    /// `commit_wait`.
-    fn settle(self) -> impl Future<Output = Kept> + Send {
-        let inner = Arc::clone(&self.inner);
-        let recording = Box::pin(self.record());
-        async move { in_time(&inner, recording).await.unwrap_or(Kept::Unrecorded) }
-    }
-
-    /// Settles without anybody waiting.
-    pub(super) fn detach(self) {
-        let tasks = Arc::clone(&self.inner.env.tasks);
-        tasks.spawn("semel settle", Box::pin(async move { drop(self.record().await) }));
-    }
-
     async fn record(mut self) -> Kept {
-        let (inner, lease) = (&self.inner, &self.lease);
+        let (inner, lease) = (&self.hold.inner, &self.hold.lease);
         inner.keeper.drop_lease(lease);
         let mut claim = lease.take().await;
         let (kept, news) = match &self.verdict {
@@ -57,17 +48,18 @@ impl Open {
             Verdict::Unknown { last } => inner.unknown(lease, &mut claim, last.as_deref()).await,
         };
         // The place is free before anybody hears of the end: a waiter that comes back at once finds room.
-        drop(self.place.take());
+        self.hold.stand_up();
+        let (inner, lease) = (&self.hold.inner, &self.hold.lease);
         inner.report(lease, &self.verdict, &kept);
         inner.abandon_strays(lease);
         if let Some(news) = news {
             // Who came after the store had forgotten met the attempt under its later fence.
             if claim.fence() != lease.fence {
-                inner.flights.tell(&lease.identity, claim.fence(), news.clone());
+                inner.flights.tell(lease.identity(), claim.fence(), news.clone());
             }
-            inner.flights.tell(&lease.identity, lease.fence, news);
+            inner.flights.tell(lease.identity(), lease.fence, news);
         }
-        drop(self.activity.take());
+        self.hold.end();
         kept
     }
 }
@@ -75,62 +67,34 @@ impl Open {
 /// Dropped on the way: the runtime ended under it, and the store hears no more of this claim.
 impl Drop for Open {
     fn drop(&mut self) {
-        if self.activity.is_some() {
-            self.inner.bounds.count_cut();
-            let event = Event::new(&self.lease.identity, self.lease.policy.name(), What::SettlementAbandoned);
-            self.inner.emit(&event.attempt(self.lease.attempt));
+        if self.hold.is_active() {
+            let (inner, lease) = (&self.hold.inner, &self.hold.lease);
+            inner.bounds.count_cut();
+            let event = Event::new(lease.identity(), lease.policy.name(), What::SettlementAbandoned);
+            inner.emit(&event.attempt(lease.attempt));
         }
     }
 }
 
-/// A settlement of which nobody has asked for the answer yet. Dropped so, it goes on by itself.
-pub(super) struct Unasked(Option<Open>);
-
-impl Unasked {
-    pub(super) const fn new(open: Open) -> Self {
-        Self(Some(open))
-    }
-
-    pub(super) async fn settle(mut self) -> Kept {
-        match self.0.take() {
-            Some(open) => open.settle().await,
-            None => Kept::Unrecorded,
-        }
-    }
-}
-
-impl Drop for Unasked {
-    fn drop(&mut self) {
-        if let Some(open) = self.0.take() {
-            open.detach();
-        }
-    }
-}
-
-/// Polls `recording` in place; where that is not its end, in a task of its own, whose answer is awaited for
-/// `commit_wait`. `None` where it takes longer.
-async fn in_time<T: Send + 'static>(
-    inner: &Inner,
-    mut recording: Pin<Box<dyn Future<Output = T> + Send>>,
-) -> Option<T> {
-    if let Poll::Ready(done) = std::future::poll_fn(|cx| Poll::Ready(recording.as_mut().poll(cx))).await {
+/// The end of `recording`, or `None` where that takes longer than `commit_wait`; then it goes on by itself.
+async fn in_time<T: Send + 'static>(mut recording: GoesOn<Arc<Inner>, T>) -> Option<T> {
+    if let Poll::Ready(done) = poll_once(&mut recording).await {
         return Some(done);
     }
-    let (tell, told) = oneshot::channel();
-    inner.env.tasks.spawn("semel settle", Box::pin(async move { drop(tell.send(recording.await)) }));
-    let until = inner.now() + inner.times.commit_wait;
+    let clock = Arc::clone(&recording.inner().env.clock);
+    let until = clock.now() + recording.inner().times.commit_wait;
     tokio::select! {
         biased;
-        done = told => done.ok(),
-        () = inner.env.clock.sleep_until(until) => None,
+        done = recording => Some(done),
+        () = clock.sleep_until(until) => None,
     }
 }
 
 /// Parks a record whose attempts are used up; goes on by itself where that takes longer than `commit_wait`.
-pub(super) async fn park(inner: &Arc<Inner>, lease: &Arc<Lease>, activity: Option<Activity>) {
-    let (owned, lease) = (Arc::clone(inner), Arc::clone(lease));
+pub(super) async fn park(hold: Hold) {
+    let inner = Arc::clone(&hold.inner);
     let parking = async move {
-        let _activity = activity;
+        let (inner, lease) = (&hold.inner, &hold.lease);
         let claim = lease.take().await;
         let words = Payload::Words(format!("given up after {} attempts", lease.attempt - 1).into());
         let what = Releasing::Held {
@@ -138,12 +102,12 @@ pub(super) async fn park(inner: &Arc<Inner>, lease: &Arc<Lease>, activity: Optio
             counts: false,
             park: true,
             keep: lease.policy.unknown_ttl(),
-            rest: Rest::write(meta_part(&lease.meta), &words),
+            rest: Rest::write(lease.meta(), &words),
         };
-        let release = || owned.store.release(&what);
-        let _parked = owned.until(owned.tries(), StoreCall::Release, &lease.identity, release).await;
+        let release = || inner.store.release(&what);
+        let _parked = inner.until(inner.tries(), StoreCall::Release, lease.identity(), release).await;
     };
-    let _in_time = in_time(inner, Box::pin(parking)).await;
+    let _in_time = in_time(GoesOn::from_now(inner, "semel settle", Box::pin(parking))).await;
 }
 
 impl Inner {
@@ -155,11 +119,11 @@ impl Inner {
             (rest, whole) = (outcome_rest(lease, &bodyless(outcome), settled_at), false);
         }
         let settled = loop {
-            let (fingerprint, ttl) = (lease.fingerprint, lease.policy.ttl());
+            let (fingerprint, ttl) = (lease.fingerprint(), lease.policy.ttl());
             let to = Settlement::Done { fingerprint, rest: rest.clone(), body_kept: whole, ttl };
             let tries = Tries { time: self.times.settle_for, end_when_full: whole };
             let settle = || self.store.settle(claim, &to);
-            let settled = self.until(tries, StoreCall::Settle, &lease.identity, settle).await;
+            let settled = self.until(tries, StoreCall::Settle, lease.identity(), settle).await;
             if matches!(&settled, Err(e) if whole && e.is_full()) {
                 (rest, whole) = (outcome_rest(lease, &bodyless(outcome), settled_at), false);
             } else if !self.adopts(lease, claim, &settled).await {
@@ -183,13 +147,13 @@ impl Inner {
     async fn unknown(&self, lease: &Lease, claim: &mut Claim, last: Option<&str>) -> (Kept, Option<News>) {
         let payload = last.map_or(Payload::Nothing, |words| Payload::Words(words.into()));
         let to = Settlement::Unknown {
-            fingerprint: lease.fingerprint,
-            rest: Rest::write(meta_part(&lease.meta), &payload),
+            fingerprint: lease.fingerprint(),
+            rest: Rest::write(lease.meta(), &payload),
             ttl: lease.policy.unknown_ttl(),
         };
         let settled = loop {
             let settle = || self.store.settle(claim, &to);
-            let settled = self.until(self.tries(), StoreCall::Settle, &lease.identity, settle).await;
+            let settled = self.until(self.tries(), StoreCall::Settle, lease.identity(), settle).await;
             if !self.adopts(lease, claim, &settled).await {
                 break settled;
             }
@@ -212,10 +176,10 @@ impl Inner {
         answer: Option<&Outcome>,
     ) -> (Kept, Option<News>) {
         let released = loop {
-            let (keep, rest) = (lease.policy.ttl(), lease.meta.clone());
+            let (keep, rest) = (lease.policy.ttl(), lease.rest().clone());
             let what = Releasing::Held { claim, counts, park: false, keep, rest };
             let release = || self.store.release(&what);
-            let released = self.until(self.tries(), StoreCall::Release, &lease.identity, release).await;
+            let released = self.until(self.tries(), StoreCall::Release, lease.identity(), release).await;
             if !self.adopts(lease, claim, &released).await {
                 break released;
             }
@@ -280,9 +244,9 @@ impl Inner {
 
     /// The record is somebody else's by now.
     fn lost(&self, lease: &Lease, record: &Record) -> Kept {
-        let event = Event::new(&lease.identity, lease.policy.name(), What::LateSettlementRefused);
+        let event = Event::new(lease.identity(), lease.policy.name(), What::LateSettlementRefused);
         self.emit(&event.attempt(lease.attempt));
-        let same_question = record.state == StateCode::Done && record.fingerprint.same(&lease.fingerprint);
+        let same_question = record.state == StateCode::Done && record.fingerprint.same(&lease.fingerprint());
         let whole = same_question && record.flags.has(Flags::BODY_KEPT) && same_caller(record, lease);
         let left = record.expires_at.since(self.settled_at());
         Kept::Lost { recorded: if whole { recorded(&record.rest, left).map(Box::new) } else { None } }
@@ -294,14 +258,14 @@ impl Inner {
 
     fn report(&self, lease: &Lease, verdict: &Verdict, kept: &Kept) {
         if *kept == Kept::Unrecorded {
-            let event = Event::new(&lease.identity, lease.policy.name(), What::SettlementAbandoned);
+            let event = Event::new(lease.identity(), lease.policy.name(), What::SettlementAbandoned);
             self.emit(&event.attempt(lease.attempt));
         }
         let last = match verdict {
             Verdict::Unknown { last } => last.as_deref(),
             Verdict::Keep(_) | Verdict::Release { .. } => None,
         };
-        let event = Event::new(&lease.identity, lease.policy.name(), What::Settled { verdict: verdict.kind(), kept });
+        let event = Event::new(lease.identity(), lease.policy.name(), What::Settled { verdict: verdict.kind(), kept });
         self.emit(&event.attempt(lease.attempt).took(self.now().since(lease.granted_at)).last(last));
     }
 }
@@ -314,13 +278,8 @@ pub(super) struct Tries {
     pub(super) end_when_full: bool,
 }
 
-/// The meta part of a claim's rest, which ends with the tag of an empty payload.
-fn meta_part(rest: &Bytes) -> &[u8] {
-    rest.split_last().map_or(&rest[..], |(_, meta)| meta)
-}
-
 fn outcome_rest(lease: &Lease, outcome: &Outcome, settled_at: StoreTime) -> Bytes {
-    Rest::write_outcome(meta_part(&lease.meta), outcome, settled_at)
+    Rest::write_outcome(lease.meta(), outcome, settled_at)
 }
 
 fn bodyless(outcome: &Outcome) -> Outcome {
@@ -341,5 +300,5 @@ fn recorded(rest: &Bytes, left: Duration) -> Option<Recorded> {
 
 fn same_caller(record: &Record, lease: &Lease) -> bool {
     let credentials = |rest: &Bytes| Rest::read(rest).ok().map(|r| r.meta.credentials);
-    credentials(&record.rest) == credentials(&lease.meta)
+    credentials(&record.rest) == credentials(lease.rest())
 }

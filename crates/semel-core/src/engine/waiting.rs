@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{
-    Call, Inner,
+    Inner,
     bounds::{leave, take_one},
     claiming::{Met, refusal},
 };
@@ -153,7 +153,8 @@ impl Drop for Seat {
 }
 
 /// Waits for the attempt that was met. Dropping the future frees its place.
-pub(super) async fn wait(inner: &Arc<Inner>, call: &Call, met: Met) -> Result<Recorded, Refusal> {
+pub(super) async fn wait(inner: &Arc<Inner>, met: Met) -> Result<Recorded, Refusal> {
+    let call = &met.call;
     let in_flight = Refusal::InFlight { retry_after: met.running.left };
     let Some(fence) = met.running.fence else { return Err(in_flight) };
     let Some(mut seat) = Seat::take(inner, call.scope) else { return Err(Refusal::TooManyWaiters) };

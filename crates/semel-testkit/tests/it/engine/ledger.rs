@@ -121,7 +121,6 @@ impl Ledger {
             Told::Replayed(value, _) => *value == known,
             Told::Refused("key-reused") => self.question_of(known) != question,
             Told::Refused("store-unavailable" | "too-many-waiters" | "too-many-running") => true,
-            Told::Broken("aborted") => true,
             _ => false,
         };
         if !right {
@@ -175,7 +174,6 @@ impl Told {
             Answer::Refused(refusal) => Self::Refused(refusal.name()),
             Answer::Broken(Broken::Panicked) => Self::Broken("panicked"),
             Answer::Broken(Broken::Overheld) => Self::Broken("overheld"),
-            Answer::Broken(Broken::Aborted) => Self::Broken("aborted"),
             other => panic!("no such answer: {other:?}"),
         }
     }
