@@ -1,6 +1,7 @@
 //! From a question to a grant, an answer, or an attempt that was met.
 
 use std::{
+    future::Future,
     sync::{
         Arc,
         atomic::{AtomicI64, Ordering},
@@ -15,7 +16,7 @@ use super::{
     settling::Tries,
 };
 use crate::{
-    env::{Env, Tick},
+    env::Tick,
     identity::Identity,
     ids::{Owner, StoreTime},
     judge::{Judgement, Recorded, Running, judge},
@@ -55,7 +56,7 @@ pub(super) enum Why {
 }
 
 impl Turned {
-    fn away(call: Call, refusal: Refusal) -> Self {
+    fn away(refusal: Refusal, call: Call) -> Self {
         Self { identity: call.identity, policy: call.policy, why: Why::Refused(refusal) }
     }
 }
@@ -100,83 +101,155 @@ fn micros(tick: Tick) -> i64 {
     i64::try_from(tick.as_nanos() / 1_000).unwrap_or(i64::MAX)
 }
 
-/// Claims for a call. Owned, so that it can go on in a task of the engine when its caller has left.
-pub(super) async fn enter(inner: Arc<Inner>, call: Call) -> Result<Grant, Turned> {
-    let mut ask = inner.ask(&call, inner.owner());
-    let mut activity = None;
-    for _ in 0..=RACES {
-        let sent = inner.now();
-        let Sent { result, stray } = inner.claim(&mut ask, sent, &mut activity).await;
-        let (found, now) = match result {
-            Ok(Claimed::Granted { claim, left, unresolved, .. }) => {
-                if unresolved {
-                    inner.emit(&Event::new(&call.identity, call.policy.name(), What::UnknownExpired));
-                }
-                return granted(inner, |env| Lease::new(env, call, ask, claim, sent, left), stray).await;
-            }
-            Ok(Claimed::Found { record, now }) => (record, now),
-            Ok(Claimed::Late { .. }) => {
-                inner.take_back(stray, &call.policy, &ask);
-                return Err(Turned::away(call, not_run(stray, None)));
-            }
-            Err(error) => {
-                inner.take_back(stray, &call.policy, &ask);
-                let refusal = match Refusal::of_store(&error) {
-                    Refusal::StoreUnavailable { retry_after, .. } => not_run(stray, retry_after),
-                    other => other,
-                };
-                return Err(Turned::away(call, refusal));
+/// Claims for a call, and goes on with `then` where the claim is granted; otherwise `then` is dropped, before anything is
+/// waited for. Owned, so that it can go on in a task of the engine when its caller has left.
+#[expect(clippy::manual_async_fn, reason = "an async function would keep the call twice")]
+pub(super) fn enter<W, F>(
+    inner: Arc<Inner>,
+    call: Call,
+    then: W,
+) -> impl Future<Output = Result<F::Output, Turned>> + Send
+where
+    W: FnOnce(Grant) -> F + Send,
+    F: Future<Output: Send> + Send,
+{
+    async move {
+        // Until the grant counts by itself, or there is none.
+        let mut activity = None;
+        // A room of its own, which is used again for what comes after.
+        let entered = {
+            let mut ask = inner.ask(&call, inner.owner());
+            match inner.claimed(&call, &mut ask, &mut activity).await {
+                Ok(won) => won.grant(inner, call, ask),
+                Err(NotWon::Found(Judgement::InFlight(running))) => Entered::Turned(met(call, ask, running)),
+                Err(NotWon::Found(Judgement::Replay(recorded))) => Entered::Turned(recorded_for(call, recorded)),
+                Err(NotWon::Found(other)) => Entered::Turned(Turned::away(refusal(&call, other), call)),
+                Err(NotWon::Refused(refusal)) => Entered::Turned(Turned::away(refusal, call)),
             }
         };
-        let judgement = judge(&ask, found.as_ref(), now, &call.caller);
-        if let Judgement::Again { claim, left } = judgement {
-            return granted(inner, |env| Lease::new(env, call, ask, claim, sent, left), stray).await;
-        }
-        if stray {
-            // Another's record now; but the copy whose reply was lost may still arrive, and find it free.
-            inner.take_back(stray, &call.policy, &ask);
-            ask = inner.ask(&call, inner.owner());
-        }
-        match judgement {
-            Judgement::Raced => {}
-            Judgement::InFlight(running) => return Err(met(call, ask, running)),
-            Judgement::Replay(recorded) => return Err(recorded_for(call, recorded)),
-            other => {
-                let refusal = refusal(&call, other);
-                return Err(Turned::away(call, refusal));
+        match entered {
+            Entered::Granted(grant) => {
+                drop(activity);
+                Ok(then(grant).await)
+            }
+            Entered::Turned(turned) => Err(turned),
+            Entered::Unfit(grant, refusal) => {
+                drop(then);
+                // What is seldom gone through is boxed, so that it does not swell the future of every claim.
+                Err(Box::pin(turned_away(grant, refusal)).await)
             }
         }
     }
-    Err(Turned::away(call, Refusal::InFlight { retry_after: Duration::from_millis(100) }))
 }
 
-/// A grant that came in time and for which there is a place; otherwise it is given back, unused. What comes next is the
-/// work, or whoever asked: nothing is awaited between this look at the deadline and them.
-async fn granted(inner: Arc<Inner>, lease: impl FnOnce(&Env) -> Lease, stray: bool) -> Result<Grant, Turned> {
-    let lease = Arc::new(lease(&inner.env));
-    let now = inner.now();
-    if stray {
-        lease.may_stray_until(now + inner.patience());
+/// Where a claim led.
+enum Entered {
+    Granted(Grant),
+    Turned(Turned),
+    /// Granted, but too late, too often, or without a place.
+    Unfit(Grant, Refusal),
+}
+
+/// A claim that was granted.
+struct Won {
+    claim: Claim,
+    sent: Tick,
+    left: Duration,
+    /// A copy of the claim may still be on its way.
+    stray: bool,
+}
+
+/// A claim that was not.
+enum NotWon {
+    Found(Judgement),
+    Refused(Refusal),
+}
+
+impl Inner {
+    /// Claims, again where that was raced. `ask` is the question that was answered.
+    async fn claimed(
+        self: &Arc<Self>,
+        call: &Call,
+        ask: &mut Ask,
+        activity: &mut Option<Activity>,
+    ) -> Result<Won, NotWon> {
+        for _ in 0..=RACES {
+            let sent = self.now();
+            let Sent { result, stray } = self.claim(ask, sent, activity).await;
+            let (found, now) = match result {
+                Ok(Claimed::Granted { claim, left, unresolved, .. }) => {
+                    if unresolved {
+                        self.emit(&Event::new(&call.identity, call.policy.name(), What::UnknownExpired));
+                    }
+                    return Ok(Won { claim, sent, left, stray });
+                }
+                Ok(Claimed::Found { record, now }) => (record, now),
+                Ok(Claimed::Late { .. }) => {
+                    self.take_back(stray, &call.policy, ask);
+                    return Err(NotWon::Refused(not_run(stray, None)));
+                }
+                Err(error) => {
+                    self.take_back(stray, &call.policy, ask);
+                    return Err(NotWon::Refused(match Refusal::of_store(&error) {
+                        Refusal::StoreUnavailable { retry_after, .. } => not_run(stray, retry_after),
+                        other => other,
+                    }));
+                }
+            };
+            let judgement = judge(ask, found.as_ref(), now, &call.caller);
+            if let Judgement::Again { claim, left } = judgement {
+                return Ok(Won { claim, sent, left, stray });
+            }
+            if stray {
+                // Another's record now; but the copy whose reply was lost may still arrive, and find it free.
+                self.take_back(stray, &call.policy, ask);
+                *ask = self.ask(call, self.owner());
+            }
+            if !matches!(judgement, Judgement::Raced) {
+                return Err(NotWon::Found(judgement));
+            }
+        }
+        Err(NotWon::Refused(Refusal::InFlight { retry_after: Duration::from_millis(100) }))
     }
-    let mut grant = Grant::new(inner, Arc::clone(&lease));
-    let event = Event::new(lease.identity(), lease.policy.name(), What::Granted);
-    grant.emit(&event.attempt(lease.attempt).took(now.since(lease.granted_at)));
-    let refusal = if now >= lease.deadline() {
-        late()
-    } else if lease.is_beyond_its_attempts() {
-        Refusal::Parked { attempts: lease.attempt - 1 }
-    } else if grant.sit_down() {
+}
+
+impl Won {
+    /// A grant that came in time and for which there is a place; otherwise it comes back, to be given back unused. What
+    /// comes next is the work, or whoever asked: nothing is awaited between this look at the deadline and them.
+    fn grant(self, inner: Arc<Inner>, call: Call, ask: Ask) -> Entered {
+        let Self { claim, sent, left, stray } = self;
+        let lease = Arc::new(Lease::new(&inner.env, call, ask, claim, sent, left));
+        let now = inner.now();
+        if stray {
+            lease.may_stray_until(now + inner.patience());
+        }
+        let mut grant = Grant::new(inner, lease);
+        let lease = grant.lease();
+        let event = Event::new(lease.identity(), lease.policy.name(), What::Granted);
+        grant.emit(&event.attempt(lease.attempt).took(now.since(sent)));
+        if now >= lease.deadline() {
+            return Entered::Unfit(grant, late());
+        }
+        if lease.is_beyond_its_attempts() {
+            let attempts = lease.attempt - 1;
+            return Entered::Unfit(grant, Refusal::Parked { attempts });
+        }
+        if !grant.sit_down() {
+            return Entered::Unfit(grant, Refusal::TooManyRunning);
+        }
         grant.keep();
-        return Ok(grant);
-    } else {
-        Refusal::TooManyRunning
-    };
-    // What is seldom gone through is boxed, so that it does not swell the future of every claim.
-    match refusal {
-        Refusal::Parked { .. } => Box::pin(grant.park()).await,
-        _ => Box::pin(grant.give_back()).await,
+        Entered::Granted(grant)
     }
-    Err(Turned { identity: *lease.identity(), policy: Arc::clone(&lease.policy), why: Why::Refused(refusal) })
+}
+
+/// Settles a grant that is not to be used.
+async fn turned_away(grant: Grant, refusal: Refusal) -> Turned {
+    let lease = Arc::clone(grant.lease());
+    match refusal {
+        Refusal::Parked { .. } => grant.park().await,
+        _ => grant.give_back().await,
+    }
+    Turned { identity: *lease.identity(), policy: Arc::clone(&lease.policy), why: Why::Refused(refusal) }
 }
 
 /// What an attempt under way means under the call's policy.
@@ -197,7 +270,7 @@ fn met(call: Call, ask: Ask, running: Running) -> Turned {
 fn recorded_for(call: Call, recorded: Recorded) -> Turned {
     if call.policy.on_duplicate() == OnDuplicate::Reject && !recorded.same_request {
         let message = call.policy.message().cloned();
-        return Turned::away(call, Refusal::Duplicate { message, rest_of_window: Some(recorded.left) });
+        return Turned::away(Refusal::Duplicate { message, rest_of_window: Some(recorded.left) }, call);
     }
     Turned { identity: call.identity, policy: call.policy, why: Why::Recorded(recorded) }
 }
@@ -354,16 +427,16 @@ impl Inner {
         let task = async move {
             let _activity = activity;
             let what = Releasing::Fate { identity: &identity, owner, keep, rest };
-            let tries = Tries { time: ABANDON_FOR, end_when_full: false };
+            let tries = || Tries { until: inner.now() + ABANDON_FOR, end_when_full: false };
             let mut pause = inner.patience();
             while !pause.is_zero() {
                 inner.env.clock.sleep_until(inner.now() + pause).await;
                 let release = || inner.store.release(&what);
-                if inner.until(tries, StoreCall::Release, &identity, release).await.is_err() {
+                if inner.until(tries(), StoreCall::Release, &identity, release).await.is_err() {
                     return;
                 }
                 // An answer that was given before the last moment of the claim says nothing about what comes after it.
-                let health = inner.until(tries, StoreCall::Health, &identity, || inner.store.health()).await;
+                let health = inner.until(tries(), StoreCall::Health, &identity, || inner.store.health()).await;
                 let Ok(health) = health else { return };
                 pause = if health.now > not_after {
                     Duration::ZERO

@@ -183,16 +183,17 @@ impl Lease {
         Some(Borrowed { lease: Arc::clone(self), claim: Some(claim) })
     }
 
+    /// Takes the claim out to settle it, unless a renewal is on its way.
+    pub(super) fn try_take(&self) -> Option<Claim> {
+        self.claim.lock().take()
+    }
+
     /// Takes the claim out to settle it, after a renewal on its way has come back.
     pub(super) async fn take(&self) -> Claim {
         loop {
-            // A renewal is seldom on its way: look before getting in line.
-            if let Some(claim) = self.claim.lock().take() {
-                return claim;
-            }
             let mut back = std::pin::pin!(self.claim_back.notified());
             back.as_mut().enable();
-            if let Some(claim) = self.claim.lock().take() {
+            if let Some(claim) = self.try_take() {
                 return claim;
             }
             back.await;

@@ -74,11 +74,6 @@ where
     }
 }
 
-/// One poll in place.
-pub(super) async fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
-    std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut *future).poll(cx))).await
-}
-
 impl<H, T> Drop for GoesOn<H, T>
 where
     H: Deref<Target = Inner>,

@@ -23,7 +23,7 @@ mod waiting;
 pub use call::{Answer, Begin, Broken, Call, Kept, OnCancel, Ran, Run, Verdict};
 pub use grant::Grant;
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use self::{bounds::Bounds, claiming::StoreClock, keeper::Keeper, waiting::Flights};
 use crate::{
@@ -349,14 +349,21 @@ impl Inner {
         }
     }
 
-    /// An answer that takes its time, of which it gets no more than `time`.
-    async fn awaited<T>(&self, time: Duration, pending: Pending<'_, Result<T, StoreError>>) -> Result<T, StoreError> {
-        let until = self.now() + time;
-        tokio::select! {
-            biased;
-            result = pending => result,
-            () = self.env.clock.sleep_until(until) => Err(StoreError::unavailable(Did::Unknown)),
-        }
+    /// An answer that takes its time, of which it gets no more than `time`. Boxed, so that whoever has its answer at once
+    /// makes no room for this.
+    fn awaited<'a, T>(
+        &'a self,
+        time: Duration,
+        pending: Pending<'a, Result<T, StoreError>>,
+    ) -> Pin<Box<impl Future<Output = Result<T, StoreError>> + use<'a, T>>> {
+        Box::pin(async move {
+            let until = self.now() + time;
+            tokio::select! {
+                biased;
+                result = pending => result,
+                () = self.env.clock.sleep_until(until) => Err(StoreError::unavailable(Did::Unknown)),
+            }
+        })
     }
 
     /// Tells of a call that failed.

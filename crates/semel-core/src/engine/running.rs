@@ -26,8 +26,9 @@ use crate::{
 };
 
 /// Claims; a caller who leaves strands nothing, since the claim goes on, and a grant that nobody takes is given back.
-async fn enter_safely(inner: &Arc<Inner>, call: Call) -> Result<Grant, Turned> {
-    GoesOn::once_polled(&**inner, "semel claim", Box::pin(enter(Arc::clone(inner), call))).await
+fn enter_safely(inner: &Arc<Inner>, call: Call) -> GoesOn<&Inner, Result<Grant, Turned>> {
+    let entering = enter(Arc::clone(inner), call, std::future::ready);
+    GoesOn::once_polled(&**inner, "semel claim", Box::pin(entering))
 }
 
 pub(super) async fn begin(inner: &Arc<Inner>, call: Call) -> Begin {
@@ -44,25 +45,27 @@ pub(super) async fn begin(inner: &Arc<Inner>, call: Call) -> Begin {
 }
 
 /// The answer of one who did not get the grant, waited for where the policy says so; told to observers.
-async fn duplicate(inner: &Arc<Inner>, turned: Turned) -> Result<(Recorded, bool), Refusal> {
-    let Turned { identity, policy, why } = turned;
-    let answer = match why {
-        Why::Recorded(recorded) => Ok((recorded, false)),
-        Why::Refused(refusal) => Err(refusal),
-        // Boxed, so that the future of one who does not wait is small.
-        Why::Met(met) => Box::pin(waiting::wait(inner, *met)).await.map(|recorded| (recorded, true)),
-    };
-    let what = match &answer {
-        Ok((_, waited)) => What::Replayed { waited: *waited },
-        Err(refusal) => What::Refused(refusal),
-    };
-    inner.emit(&Event::new(&identity, policy.name(), what));
-    answer
+#[expect(clippy::manual_async_fn, reason = "an async function would keep twice what it is made from")]
+fn duplicate(inner: &Arc<Inner>, turned: Turned) -> impl Future<Output = Result<(Recorded, bool), Refusal>> + Send {
+    async move {
+        let answer = match turned.why {
+            Why::Recorded(recorded) => Ok((recorded, false)),
+            Why::Refused(refusal) => Err(refusal),
+            // Boxed, so that the future of one who does not wait is small.
+            Why::Met(met) => Box::pin(waiting::wait(inner, *met)).await.map(|recorded| (recorded, true)),
+        };
+        let what = match &answer {
+            Ok((_, waited)) => What::Replayed { waited: *waited },
+            Err(refusal) => What::Refused(refusal),
+        };
+        inner.emit(&Event::new(&turned.identity, turned.policy.name(), what));
+        answer
+    }
 }
 
 /// The answer of a run that did not get the grant.
-async fn answered<T>(inner: &Arc<Inner>, turned: Turned) -> Answer<T> {
-    match duplicate(inner, turned).await {
+fn answered<T>(duplicate: Result<(Recorded, bool), Refusal>) -> Answer<T> {
+    match duplicate {
         Ok((recorded, waited)) => Answer::Replayed { recorded, waited },
         Err(refusal) => Answer::Refused(refusal),
     }
@@ -82,21 +85,12 @@ where
     F: Future<Output = Ran<T>> + Send + 'static,
     T: Send + 'static,
 {
-    let entering = enter(Arc::clone(inner), call);
-    let rest = async move {
-        match entering.await {
-            Ok(grant) => Ok(execute(grant, work).await),
-            Err(turned) => {
-                drop(work);
-                Err(turned)
-            }
-        }
-    };
-    let going = GoesOn::once_polled(&**inner, "semel work", Box::pin(rest));
+    let running = enter(Arc::clone(inner), call, |grant| execute(grant, work));
+    let going = GoesOn::once_polled(&**inner, "semel work", Box::pin(running));
     async move {
         match going.await {
             Ok(answer) => answer,
-            Err(turned) => answered(inner, turned).await,
+            Err(turned) => answered(duplicate(inner, turned).await),
         }
     }
 }
@@ -190,7 +184,7 @@ where
         Ok(grant) => grant,
         Err(turned) => {
             drop(work);
-            return answered(inner, turned).await;
+            return answered(duplicate(inner, turned).await);
         }
     };
     let lease = Arc::clone(grant.lease());

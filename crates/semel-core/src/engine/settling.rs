@@ -1,19 +1,21 @@
 //! Recording what became of a claim. It belongs to no request and outlasts a store outage.
 
-use std::{future::Future, sync::Arc, task::Poll, time::Duration};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use bytes::Bytes;
 
 use super::{
-    Inner, Kept, Verdict,
-    bounds::Hold,
-    claiming::Reclaimed,
-    keeper::is_own_later,
-    lease::Lease,
-    leaving::{GoesOn, poll_once},
+    Inner, Kept, Verdict, bounds::Hold, claiming::Reclaimed, keeper::is_own_later, lease::Lease, leaving::GoesOn,
     waiting::News,
 };
 use crate::{
+    env::{BoxFuture, Tick},
     identity::Identity,
     ids::StoreTime,
     judge::Recorded,
@@ -26,9 +28,10 @@ use crate::{
 /// Settles, in place where the store answers at once. Whatever becomes of the future, the settlement goes on; its answer
 /// is awaited for `commit_wait`.
 pub(super) fn settle(hold: Hold, verdict: Verdict) -> impl Future<Output = Kept> + Send + use<> {
-    let recording =
-        GoesOn::from_now(Arc::clone(&hold.inner), "semel settle", Box::pin(Open { hold, verdict }.record()));
-    async move { in_time(recording).await.unwrap_or(Kept::Unrecorded) }
+    let inner = Arc::clone(&hold.inner);
+    let recording = GoesOn::from_now(inner, "semel settle", Box::pin(Open { hold, verdict }.record()));
+    let in_time = InTime { recording, over: None };
+    async move { in_time.await.unwrap_or(Kept::Unrecorded) }
 }
 
 /// A settlement that is under way.
@@ -38,15 +41,30 @@ struct Open {
 }
 
 impl Open {
-    async fn record(mut self) -> Kept {
-        let (inner, lease) = (&self.hold.inner, &self.hold.lease);
-        inner.keeper.drop_lease(lease);
-        let mut claim = lease.take().await;
-        let (kept, news) = match &self.verdict {
-            Verdict::Keep(outcome) => inner.complete(lease, &mut claim, outcome).await,
-            Verdict::Release { counts, answer } => inner.give_back(lease, &mut claim, *counts, answer.as_ref()).await,
-            Verdict::Unknown { last } => inner.unknown(lease, &mut claim, last.as_deref()).await,
-        };
+    #[expect(clippy::manual_async_fn, reason = "an async function would keep what it settles twice")]
+    fn record(mut self) -> impl Future<Output = Kept> + Send {
+        async move {
+            let Self { hold, verdict } = &mut self;
+            let (inner, lease) = (&*hold.inner, &*hold.lease);
+            inner.keeper.drop_lease(lease);
+            let mut claim = match lease.try_take() {
+                Some(claim) => claim,
+                None => Box::pin(lease.take()).await,
+            };
+            let began = inner.now();
+            let settled = match verdict {
+                Verdict::Keep(outcome) => inner.complete(lease, &mut claim, outcome, began).await,
+                Verdict::Release { counts, answer } => {
+                    Box::pin(inner.give_back(lease, &mut claim, *counts, answer.as_ref(), began)).await
+                }
+                Verdict::Unknown { last } => Box::pin(inner.unknown(lease, &mut claim, last.as_deref(), began)).await,
+            };
+            self.told(&claim, settled)
+        }
+    }
+
+    /// Tells everybody who has to do with it what became of the claim.
+    fn told(&mut self, claim: &Claim, (kept, news): (Kept, Option<News>)) -> Kept {
         // The place is free before anybody hears of the end: a waiter that comes back at once finds room.
         self.hold.stand_up();
         let (inner, lease) = (&self.hold.inner, &self.hold.lease);
@@ -77,16 +95,23 @@ impl Drop for Open {
 }
 
 /// The end of `recording`, or `None` where that takes longer than `commit_wait`; then it goes on by itself.
-async fn in_time<T: Send + 'static>(mut recording: GoesOn<Arc<Inner>, T>) -> Option<T> {
-    if let Poll::Ready(done) = poll_once(&mut recording).await {
-        return Some(done);
-    }
-    let clock = Arc::clone(&recording.inner().env.clock);
-    let until = clock.now() + recording.inner().times.commit_wait;
-    tokio::select! {
-        biased;
-        done = recording => Some(done),
-        () = clock.sleep_until(until) => None,
+struct InTime<T: Send + 'static> {
+    recording: GoesOn<Arc<Inner>, T>,
+    /// Set where the end is not at hand.
+    over: Option<BoxFuture>,
+}
+
+impl<T: Send + 'static> Future for InTime<T> {
+    type Output = Option<T>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        let this = self.get_mut();
+        if let Poll::Ready(done) = Pin::new(&mut this.recording).poll(cx) {
+            return Poll::Ready(Some(done));
+        }
+        let inner = this.recording.inner();
+        let over = this.over.get_or_insert_with(|| inner.env.clock.sleep_until(inner.now() + inner.times.commit_wait));
+        over.as_mut().poll(cx).map(|()| None)
     }
 }
 
@@ -95,7 +120,10 @@ pub(super) async fn park(hold: Hold) {
     let inner = Arc::clone(&hold.inner);
     let parking = async move {
         let (inner, lease) = (&hold.inner, &hold.lease);
-        let claim = lease.take().await;
+        let claim = match lease.try_take() {
+            Some(claim) => claim,
+            None => lease.take().await,
+        };
         let words = Payload::Words(format!("given up after {} attempts", lease.attempt - 1).into());
         let what = Releasing::Held {
             claim: &claim,
@@ -105,14 +133,14 @@ pub(super) async fn park(hold: Hold) {
             rest: Rest::write(lease.meta(), &words),
         };
         let release = || inner.store.release(&what);
-        let _parked = inner.until(inner.tries(), StoreCall::Release, lease.identity(), release).await;
+        let _parked = inner.until(inner.tries(inner.now()), StoreCall::Release, lease.identity(), release).await;
     };
-    let _in_time = in_time(GoesOn::from_now(inner, "semel settle", Box::pin(parking))).await;
+    let _in_time = InTime { recording: GoesOn::from_now(inner, "semel settle", Box::pin(parking)), over: None }.await;
 }
 
 impl Inner {
-    async fn complete(&self, lease: &Lease, claim: &mut Claim, outcome: &Outcome) -> (Kept, Option<News>) {
-        let settled_at = self.settled_at();
+    async fn complete(&self, lease: &Lease, claim: &mut Claim, outcome: &Outcome, began: Tick) -> (Kept, Option<News>) {
+        let settled_at = self.store_time(began);
         let mut rest = outcome_rest(lease, outcome, settled_at);
         let mut whole = matches!(outcome.body, Body::Whole(_));
         if rest.len() as u64 > self.facts.max_rest {
@@ -121,7 +149,7 @@ impl Inner {
         let settled = loop {
             let (fingerprint, ttl) = (lease.fingerprint(), lease.policy.ttl());
             let to = Settlement::Done { fingerprint, rest: rest.clone(), body_kept: whole, ttl };
-            let tries = Tries { time: self.times.settle_for, end_when_full: whole };
+            let tries = Tries { until: began + self.times.settle_for, end_when_full: whole };
             let settle = || self.store.settle(claim, &to);
             let settled = self.until(tries, StoreCall::Settle, lease.identity(), settle).await;
             if matches!(&settled, Err(e) if whole && e.is_full()) {
@@ -144,7 +172,7 @@ impl Inner {
         }
     }
 
-    async fn unknown(&self, lease: &Lease, claim: &mut Claim, last: Option<&str>) -> (Kept, Option<News>) {
+    async fn unknown(&self, lease: &Lease, claim: &mut Claim, last: Option<&str>, began: Tick) -> (Kept, Option<News>) {
         let payload = last.map_or(Payload::Nothing, |words| Payload::Words(words.into()));
         let to = Settlement::Unknown {
             fingerprint: lease.fingerprint(),
@@ -153,14 +181,14 @@ impl Inner {
         };
         let settled = loop {
             let settle = || self.store.settle(claim, &to);
-            let settled = self.until(self.tries(), StoreCall::Settle, lease.identity(), settle).await;
+            let settled = self.until(self.tries(began), StoreCall::Settle, lease.identity(), settle).await;
             if !self.adopts(lease, claim, &settled).await {
                 break settled;
             }
         };
         match settled {
             Ok(Settled::Ok { .. }) => {
-                let since = self.settled_at();
+                let since = self.store_time(self.now());
                 (Kept::Unknown, Some(News::Refused(Refusal::OutcomeUnknown { since, last: last.map(Into::into) })))
             }
             Ok(Settled::Lost(record)) => (self.lost(lease, &record), None),
@@ -174,12 +202,13 @@ impl Inner {
         claim: &mut Claim,
         counts: bool,
         answer: Option<&Outcome>,
+        began: Tick,
     ) -> (Kept, Option<News>) {
         let released = loop {
             let (keep, rest) = (lease.policy.ttl(), lease.rest().clone());
             let what = Releasing::Held { claim, counts, park: false, keep, rest };
             let release = || self.store.release(&what);
-            let released = self.until(self.tries(), StoreCall::Release, lease.identity(), release).await;
+            let released = self.until(self.tries(began), StoreCall::Release, lease.identity(), release).await;
             if !self.adopts(lease, claim, &released).await {
                 break released;
             }
@@ -189,7 +218,7 @@ impl Inner {
                 let news = match answer {
                     Some(outcome) => News::Recorded(Recorded {
                         outcome: outcome.clone(),
-                        settled_at: self.settled_at(),
+                        settled_at: self.store_time(began),
                         left: Duration::ZERO,
                         same_request: false,
                     }),
@@ -201,6 +230,7 @@ impl Inner {
             Err(_) => (Kept::Unrecorded, None),
         }
     }
+
     /// Whether a settlement was refused because the record is the same owner's under a later fence: the store had lost
     /// the claim, and the reply to claiming again was lost. Then `claim` is that one, and the settlement goes by it.
     async fn adopts(&self, lease: &Lease, claim: &mut Claim, settled: &Result<Settled, StoreError>) -> bool {
@@ -217,8 +247,8 @@ impl Inner {
         }
     }
 
-    const fn tries(&self) -> Tries {
-        Tries { time: self.times.settle_for, end_when_full: false }
+    fn tries(&self, began: Tick) -> Tries {
+        Tries { until: began + self.times.settle_for, end_when_full: false }
     }
 
     /// Repeats a call that gives the same answer each time until it is answered.
@@ -229,17 +259,36 @@ impl Inner {
         id: &Identity,
         ask: impl Fn() -> Reply<'a, T>,
     ) -> Result<T, StoreError> {
-        let until = self.now() + tries.time;
+        let first = match ask().split() {
+            Ok(answer) => answer,
+            Err(pending) => self.awaited(self.times.store_timeout, pending).await,
+        };
+        self.heard(call, id, &first);
+        match first {
+            Err(error) if !tries.ends(&error) => Box::pin(self.again_until(tries, call, id, ask, error)).await,
+            answer => answer,
+        }
+    }
+
+    /// After a first time without an answer.
+    async fn again_until<'a, T>(
+        &self,
+        tries: Tries,
+        call: StoreCall,
+        id: &Identity,
+        ask: impl Fn() -> Reply<'a, T>,
+        mut error: StoreError,
+    ) -> Result<T, StoreError> {
         let mut pause = Duration::from_millis(50);
-        loop {
+        while self.now() < tries.until {
+            self.env.clock.sleep_until(self.now() + self.jittered(pause)).await;
             match self.within(call, id, ask()).await {
-                Ok(answer) => return Ok(answer),
-                Err(error) if tries.end_when_full && error.is_full() => return Err(error),
-                Err(error) if self.now() >= until => return Err(error),
-                Err(_) => self.env.clock.sleep_until(self.now() + self.jittered(pause)).await,
+                Err(again) if !tries.ends(&again) => error = again,
+                answer => return answer,
             }
             pause = (pause * 2).min(Duration::from_secs(2));
         }
+        Err(error)
     }
 
     /// The record is somebody else's by now.
@@ -248,12 +297,12 @@ impl Inner {
         self.emit(&event.attempt(lease.attempt));
         let same_question = record.state == StateCode::Done && record.fingerprint.same(&lease.fingerprint());
         let whole = same_question && record.flags.has(Flags::BODY_KEPT) && same_caller(record, lease);
-        let left = record.expires_at.since(self.settled_at());
+        let left = record.expires_at.since(self.store_time(self.now()));
         Kept::Lost { recorded: if whole { recorded(&record.rest, left).map(Box::new) } else { None } }
     }
 
-    fn settled_at(&self) -> StoreTime {
-        self.store_clock.at(self.now()).unwrap_or_default()
+    fn store_time(&self, now: Tick) -> StoreTime {
+        self.store_clock.at(now).unwrap_or_default()
     }
 
     fn report(&self, lease: &Lease, verdict: &Verdict, kept: &Kept) {
@@ -273,9 +322,16 @@ impl Inner {
 /// How long a call is repeated, and whether a full store ends that.
 #[derive(Clone, Copy)]
 pub(super) struct Tries {
-    pub(super) time: Duration,
+    pub(super) until: Tick,
     /// Set where something else can be tried then.
     pub(super) end_when_full: bool,
+}
+
+impl Tries {
+    /// Whether there is no point in trying again.
+    fn ends(&self, error: &StoreError) -> bool {
+        self.end_when_full && error.is_full()
+    }
 }
 
 fn outcome_rest(lease: &Lease, outcome: &Outcome, settled_at: StoreTime) -> Bytes {
