@@ -3,6 +3,7 @@
 mod encode;
 mod outcome;
 mod rest;
+mod room;
 
 pub use encode::{HEADER_LEN, MAGIC};
 pub use outcome::{Body, Format, Outcome, Withheld};

@@ -21,7 +21,7 @@
 
 use bytes::{BufMut, Bytes};
 
-use super::{Body, Format, Outcome, Withheld};
+use super::{Body, Format, Outcome, Withheld, room::written};
 use crate::{
     identity::{Identity, Kind, Namespace},
     ids::StoreTime,
@@ -60,34 +60,42 @@ impl Meta<'_> {
     /// The bytes of this part alone, ready for [`Rest::write`].
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        Bytes::from(self.bytes())
+        let texts = self.texts();
+        written(self.len(texts), |out| _ = self.put(texts, out))
     }
 
     /// A whole `rest` with nothing but this part: what a claim carries.
     #[must_use]
     pub fn rest(&self) -> Bytes {
-        let mut out = self.bytes();
-        out.push(0);
-        Bytes::from(out)
+        let texts = self.texts();
+        written(self.len(texts) + 1, |out| self.put(texts, out).put_u8(0))
     }
 
-    fn bytes(&self) -> Vec<u8> {
-        let strings = [self.namespace, self.rule, self.key];
-        let digests = [self.credentials, self.request].iter().flatten().count() * 16;
-        let mut out = Vec::with_capacity(9 + 3 + strings.iter().map(|s| s.len()).sum::<usize>() + digests + 1);
-        out.push(VERSION);
+    /// What is written as text, each cut to what its length's byte can say.
+    fn texts(&self) -> [&[u8]; 3] {
+        [self.namespace, self.rule, self.key].map(|text| &text.as_bytes()[..floor_char(text, 255)])
+    }
+
+    fn len(&self, texts: [&[u8]; 3]) -> usize {
+        let digests = usize::from(self.credentials.is_some()) + usize::from(self.request.is_some());
+        9 + texts.iter().map(|text| 1 + text.len()).sum::<usize>() + 16 * digests
+    }
+
+    /// Writes this part, and gives back what is behind it.
+    fn put<'a>(&self, texts: [&[u8]; 3], mut out: &'a mut [u8]) -> &'a mut [u8] {
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
-        out.push(flag(self.credentials.is_some(), HAS_CREDENTIALS) | flag(self.request.is_some(), HAS_REQUEST));
-        out.push(self.kind as u8);
+        out.put_u8(VERSION);
+        out.put_u8(flag(self.credentials.is_some(), HAS_CREDENTIALS) | flag(self.request.is_some(), HAS_REQUEST));
+        out.put_u8(self.kind as u8);
         out.put_u32(self.parameters);
         out.put_u16(self.max_attempts);
-        for text in strings {
-            let text = &text.as_bytes()[..floor_char(text, 255)];
-            out.push(u8::try_from(text.len()).unwrap_or(0));
-            out.extend_from_slice(text);
+        for text in texts {
+            out.put_u8(u8::try_from(text.len()).unwrap_or(0));
+            out.put_slice(text);
         }
-        out.extend(self.credentials.iter().flatten());
-        out.extend(self.request.iter().flatten());
+        for digest in [&self.credentials, &self.request].into_iter().flatten() {
+            out.put_slice(digest);
+        }
         out
     }
 }
@@ -155,25 +163,21 @@ impl<'a> Rest<'a> {
         }
     }
 
-    /// A `rest` from an encoded meta part and a payload: one allocation of the exact size, head and body copied into it.
+    /// A `rest` from an encoded meta part and a payload: one allocation, head and body copied into it.
     #[must_use]
     pub fn write(meta: &[u8], payload: &Payload) -> Bytes {
-        let mut out;
         match payload {
-            Payload::Nothing => {
-                out = Vec::with_capacity(meta.len() + 1);
-                out.extend_from_slice(meta);
-                out.push(0);
-            }
-            Payload::Outcome { outcome, settled_at } => return Self::write_outcome(meta, outcome, *settled_at),
-            Payload::Words(words) => {
-                out = Vec::with_capacity(meta.len() + 1 + words.len());
-                out.extend_from_slice(meta);
-                out.push(3);
-                out.extend_from_slice(words.as_bytes());
-            }
+            Payload::Nothing => written(meta.len() + 1, |mut out| {
+                out.put_slice(meta);
+                out.put_u8(0);
+            }),
+            Payload::Outcome { outcome, settled_at } => Self::write_outcome(meta, outcome, *settled_at),
+            Payload::Words(words) => written(meta.len() + 1 + words.len(), |mut out| {
+                out.put_slice(meta);
+                out.put_u8(3);
+                out.put_slice(words.as_bytes());
+            }),
         }
-        Bytes::from(out)
     }
 
     /// A `rest` with an outcome: one allocation, into which head and body are copied.
@@ -183,30 +187,30 @@ impl<'a> Rest<'a> {
             Body::Whole(_) => (1, 4),
             Body::Withheld(_) => (2, 9),
         };
-        let mut out = Vec::with_capacity(meta.len() + 15 + extra + outcome.len());
-        out.extend_from_slice(meta);
-        out.push(tag);
-        out.put_u16(outcome.format.codec);
-        out.put_u32(outcome.format.shape);
-        out.put_i64(settled_at.as_micros());
-        match &outcome.body {
-            Body::Whole(body) => {
-                out.put_u32(u32::try_from(outcome.head.len()).unwrap_or(u32::MAX));
-                out.extend_from_slice(&outcome.head);
-                out.extend_from_slice(body);
+        written(meta.len() + 15 + extra + outcome.len(), |mut out| {
+            out.put_slice(meta);
+            out.put_u8(tag);
+            out.put_u16(outcome.format.codec);
+            out.put_u32(outcome.format.shape);
+            out.put_i64(settled_at.as_micros());
+            match &outcome.body {
+                Body::Whole(body) => {
+                    out.put_u32(u32::try_from(outcome.head.len()).unwrap_or(u32::MAX));
+                    out.put_slice(&outcome.head);
+                    out.put_slice(body);
+                }
+                Body::Withheld(why) => {
+                    let (why, len) = match *why {
+                        Withheld::TooLarge { len } => (1, len),
+                        Withheld::NoStore => (2, 0),
+                        Withheld::Dropped => (3, 0),
+                    };
+                    out.put_u8(why);
+                    out.put_u64(len);
+                    out.put_slice(&outcome.head);
+                }
             }
-            Body::Withheld(why) => {
-                let (why, len) = match *why {
-                    Withheld::TooLarge { len } => (1, len),
-                    Withheld::NoStore => (2, 0),
-                    Withheld::Dropped => (3, 0),
-                };
-                out.push(why);
-                out.put_u64(len);
-                out.extend_from_slice(&outcome.head);
-            }
-        }
-        Bytes::from(out)
+        })
     }
 
     /// The identity these words and a stored digest make.
