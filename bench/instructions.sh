@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Instructions and allocations of one engine operation on the memory store, counted by valgrind: they do not depend on
-# the machine's mood, as times do. Fails when one passes its bound, which is about ten per cent above what was measured
+# the machine's mood, as times do. Fails when one passes its bound, which is about five per cent above what was measured
 # on x86-64 with rustc 1.95 and glibc 2.36. Whoever makes the engine cheaper lowers the bound.
 #
 #   bench/instructions.sh            counts all and compares
@@ -9,9 +9,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # operation, most instructions, most allocations. The caller's own share (the call's shown key: one) is in them.
 bounds='
-run     15500  12
-begin   10900   9
-replay   4950   3
+run      7350   7
+begin    7100   7
+replay   4050   3
 '
 few=1000 many=3000
 

@@ -28,7 +28,7 @@ use semel_core::{
 /// One kind of operation.
 #[derive(Clone, Copy)]
 enum Cost {
-    /// Claim, work in a task of its own, completion.
+    /// Claim, owned work, completion.
     Run,
     /// Claim and completion by the caller.
     Begin,

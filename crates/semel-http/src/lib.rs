@@ -47,8 +47,9 @@
 //!
 //! # Cost
 //!
-//! What passes is polled in place. A guarded request is boxed once and runs in a task of the engine; it costs two calls of
-//! the store when fresh and one when it is a duplicate.
+//! What passes is polled in place. A guarded request is boxed, and polled by the server that waits for its answer; it
+//! moves into a task of the engine where the client leaves, or where its answer goes ahead. It costs two calls of the
+//! store when fresh and one when it is a duplicate.
 
 pub mod classify;
 pub mod fingerprint;

@@ -166,10 +166,23 @@ impl Engine {
         running::begin(&self.0, call).await
     }
 
-    /// Owned work: claims, waits if the policy says so, runs `work` in a task of the engine, settles.
+    /// Owned work: claims, waits if the policy says so, runs `work`, settles.
     ///
-    /// A dropped caller stops waiting, never the work. `work` is dropped as soon as the claim is not ours, before any
-    /// waiting. Two round trips to the store for a fresh call, one for a duplicate.
+    /// Nobody stops what it has begun. The caller polls claim, work and settlement where it is, without a task; dropped
+    /// before its end, the future moves them into a task of the engine ([`Tasks`](crate::env::Tasks)), in the span they
+    /// were begun in. Dropped before its first poll it has begun nothing; dropped while it waits for another's attempt it
+    /// stops waiting. `work` is dropped as soon as the claim is not ours, before any waiting.
+    ///
+    /// What was begun goes on while the future is polled, and after it is dropped, but not in between: a caller that keeps
+    /// it without polling it holds up its work, its place among the running, and a drain. `max_hold` bounds that for
+    /// everybody else: the record reads as unknown then. Servers poll a request or drop it. Work that hands something out
+    /// before its end, a stream say, needs its future spawned by then, since whoever takes that does not poll for more.
+    ///
+    /// Dropped where there is no runtime, or while it shuts down, the work is dropped too; observers are told, and its
+    /// record reads as unknown. [`drain`](Self::drain) is for that.
+    ///
+    /// Cost: one box for claim, work and settlement, one for the settlement's own future, and no task unless the caller
+    /// leaves. Two round trips to the store for a fresh call, one for a duplicate.
     pub fn run<T, W, F>(&self, call: Call, work: W) -> impl Future<Output = Answer<T>> + Send
     where
         W: FnOnce(Run) -> F + Send + 'static,

@@ -7,6 +7,7 @@ mod claiming;
 mod drain;
 mod inline;
 mod keeping;
+mod leaving;
 mod observed;
 mod running;
 mod settling;

@@ -236,7 +236,7 @@ fn words(event: &Event<'_>) -> String {
     }
 }
 
-fn id_on(engine: &Engine, n: u64) -> Identity {
+pub(crate) fn id_on(engine: &Engine, n: u64) -> Identity {
     let key = Key::new(&n, Display::Full);
     Identity::new(engine.secret(), Kind::Key, Namespace::http("orders").unwrap(), &Scope::shared(), &key)
 }
