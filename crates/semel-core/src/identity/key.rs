@@ -38,7 +38,7 @@ impl Key {
         from.feed(&mut out);
         let shown = match display {
             Display::Full => cut(&out.shown, 64),
-            Display::Masked => mask(&out.shown),
+            Display::Masked => mask(out.shown),
         };
         Self { parts: out.parts, shown }
     }
@@ -65,14 +65,13 @@ fn cut(text: &str, max: usize) -> String {
     text.chars().take(max).collect()
 }
 
-/// At most four characters and never more than a quarter of the key, then its length.
-fn mask(text: &str) -> String {
-    let len = text.chars().count();
+/// At most four characters and never more than a quarter of the key, then its length. In the room of the text itself.
+fn mask(mut text: String) -> String {
+    let len = if text.is_ascii() { text.len() } else { text.chars().count() };
     let keep = (len / 4).min(4);
-    let end = text.char_indices().nth(keep).map_or(text.len(), |(at, _)| at);
-    let mut out = String::with_capacity(end + 12);
-    out.push_str(&text[..end]);
-    out.push_str("…(");
+    let end = if len == text.len() { keep } else { text.char_indices().nth(keep).map_or(text.len(), |(at, _)| at) };
+    text.truncate(end);
+    text.push_str("…(");
     // Written by hand: the formatter costs more than the rest of this function.
     let (mut digits, mut rest, mut at) = ([b'0'; 20], len, 20);
     while at == 20 || rest > 0 {
@@ -80,9 +79,9 @@ fn mask(text: &str) -> String {
         digits[at] = b'0' + u8::try_from(rest % 10).unwrap_or(0);
         rest /= 10;
     }
-    out.extend(digits[at..].iter().map(|d| char::from(*d)));
-    out.push(')');
-    out
+    text.extend(digits[at..].iter().map(|d| char::from(*d)));
+    text.push(')');
+    text
 }
 
 /// Collects the parts of a [`Key`].
@@ -95,12 +94,22 @@ pub struct KeyWriter {
 impl KeyWriter {
     /// One part: a type tag, so that `1` and `"1"` differ; its bytes; what people may see of it.
     pub fn part(&mut self, tag: PartTag, bytes: &[u8], shown: fmt::Arguments<'_>) {
+        self.feed(tag, bytes);
+        let _ = fmt::Write::write_fmt(&mut self.shown, shown);
+    }
+
+    /// A part of text, shown as it is. Most keys are nothing else, and this does without the formatter.
+    fn text(&mut self, text: &str) {
+        self.feed(PartTag::Text, text.as_bytes());
+        self.shown.push_str(text);
+    }
+
+    fn feed(&mut self, tag: PartTag, bytes: &[u8]) {
         self.parts.push(tag as u8);
         put(&mut self.parts, bytes);
         if !self.shown.is_empty() {
             self.shown.push('/');
         }
-        let _ = fmt::Write::write_fmt(&mut self.shown, shown);
     }
 }
 
@@ -130,7 +139,7 @@ pub trait IntoKey {
 
 impl IntoKey for str {
     fn feed(&self, out: &mut KeyWriter) {
-        out.part(PartTag::Text, self.as_bytes(), format_args!("{self}"));
+        out.text(self);
     }
 }
 

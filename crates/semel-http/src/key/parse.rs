@@ -97,28 +97,43 @@ const fn is_visible(b: u8) -> bool {
     matches!(b, 0x21..=0x7e)
 }
 
+/// What a bare key is made of. A table: this is asked for each byte of each key.
+const BARE: [bool; 256] = {
+    let (mut table, mut b) = ([false; 256], 0);
+    while b < 256 {
+        table[b] = is_visible(b as u8) && !matches!(b as u8, b';' | b',' | b'"');
+        b += 1;
+    }
+    table
+};
+
 type Split<'a> = (Cow<'a, str>, &'a [u8]);
 
 fn bare(value: &[u8]) -> Result<Split<'_>, KeyError> {
-    let end = value.iter().position(|b| matches!(b, b';' | b',' | b' ' | b'\t' | b'"')).unwrap_or(value.len());
+    let end = value.iter().position(|b| !BARE[usize::from(*b)]).unwrap_or(value.len());
     let (key, rest) = value.split_at(end);
-    Ok((text(key)?, rest))
+    match rest.first() {
+        None | Some(b';' | b',' | b' ' | b'\t' | b'"') => Ok((text(key)?, rest)),
+        Some(_) => Err(KeyError::NotVisible),
+    }
 }
 
+/// `key` is visible ASCII.
 fn text(key: &[u8]) -> Result<Cow<'_, str>, KeyError> {
-    if !key.iter().copied().all(is_visible) {
-        return Err(KeyError::NotVisible);
-    }
     std::str::from_utf8(key).map(Cow::Borrowed).map_err(|_| KeyError::NotVisible)
+}
+
+fn visible(key: &[u8]) -> Result<Cow<'_, str>, KeyError> {
+    if key.iter().copied().all(is_visible) { text(key) } else { Err(KeyError::NotVisible) }
 }
 
 /// `value` begins after the opening quote.
 fn quoted(value: &[u8]) -> Result<Split<'_>, KeyError> {
     let stop = value.iter().position(|b| matches!(b, b'"' | b'\\')).ok_or(KeyError::BadString)?;
     if value[stop] == b'"' {
-        return Ok((text(&value[..stop])?, &value[stop + 1..]));
+        return Ok((visible(&value[..stop])?, &value[stop + 1..]));
     }
-    let mut key = text(&value[..stop])?.into_owned();
+    let mut key = visible(&value[..stop])?.into_owned();
     let mut rest = &value[stop..];
     loop {
         match rest {
