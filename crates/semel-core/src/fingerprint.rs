@@ -88,7 +88,13 @@ impl Hasher {
 
     /// A part whose bytes are at hand.
     pub fn part(&mut self, bytes: &[u8]) -> &mut Self {
-        self.begin_part(bytes.len() as u64).more(bytes)
+        let len = (bytes.len() as u64).to_be_bytes();
+        if self.inner.is_none() && self.gathered.len() + len.len() + bytes.len() <= GATHERED {
+            self.gathered.extend_from_slice(&len);
+            self.gathered.extend_from_slice(bytes);
+            return self;
+        }
+        self.more(&len).more(bytes)
     }
 
     /// Announces a part of `len` bytes, which [`more`](Self::more) then brings in pieces.

@@ -248,6 +248,7 @@ fn derive(policy: &mut Policy) {
 pub struct Rules {
     list: Vec<Rule>,
     from_file: bool,
+    by_host: bool,
 }
 
 /// The rule of a request.
@@ -261,12 +262,18 @@ pub struct Found {
 
 impl Rules {
     pub(super) fn new(list: Vec<Rule>, from_file: bool) -> Self {
-        Self { list, from_file }
+        let by_host = list.iter().any(|rule| rule.route.host.is_some());
+        Self { list, from_file, by_host }
     }
 
     /// Whether a file named them; otherwise there is the built-in one for every request with a key.
     pub fn from_file(&self) -> bool {
         self.from_file
+    }
+
+    /// Whether a rule is for one host; otherwise nobody has to find out a request's.
+    pub fn by_host(&self) -> bool {
+        self.by_host
     }
 
     /// The rules in order.
