@@ -3,7 +3,7 @@
 //! - `admit`: from a request's head to a pass, a refusal, or a ticket.
 //! - `service`, `future`: what a server polls. What passes is polled in place; what is guarded is boxed once.
 //! - `flow`: body → fingerprint → engine → answer, for one guarded request.
-//! - `work`: what runs under the grant; `record`: the recording of its answer.
+//! - `work`: what runs under the grant; `sign`: what the service is told of it; `record`: the recording of its answer.
 //! - `answer`: from what the engine says to an answer.
 //! - `gather`, `body`: bodies.
 
@@ -15,6 +15,7 @@ mod future;
 mod gather;
 mod record;
 mod service;
+mod sign;
 mod work;
 
 use std::{fmt, sync::Arc};

@@ -3,13 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response};
+use http::{Request, Response};
 use http_body::Body;
-use semel_core::{
-    engine::{Engine, Ran, Run},
-    identity::Identity,
-    store::FenceStrength,
-};
+use semel_core::engine::{Engine, Ran, Run};
 use tokio::sync::oneshot;
 use tower_service::Service;
 
@@ -18,12 +14,9 @@ use super::{
     future::Early,
     gather::Whole,
     record::{Recorder, failed},
+    sign::sign,
 };
-use crate::{
-    names::{SEMEL_ATTEMPT, SEMEL_FENCE, SEMEL_IDENTITY},
-    problem::ProblemKind,
-    rule::Rule,
-};
+use crate::{problem::ProblemKind, rule::Rule};
 
 /// What is needed to run; dropped as soon as the claim is not ours.
 pub(super) struct Work<S> {
@@ -64,7 +57,7 @@ impl<S> Work<S> {
         R: Body<Data = Bytes>,
         R::Error: Into<BoxError>,
     {
-        self.sign(&run);
+        sign(&mut self.head.headers, &run, self.engine.facts().fence);
         let Self { mut service, mut head, body, rule, engine, early } = *self;
         head.extensions.insert(run);
         let request = Request::from_parts(head, RequestBody::whole(body));
@@ -72,58 +65,5 @@ impl<S> Work<S> {
             Ok(answer) => Recorder { rule: &rule, engine: &engine }.record(answer, early).await,
             Err(error) => Ran { value: Done::Failed(error), verdict: failed(&rule, "the service failed") },
         }
-    }
-
-    /// Tells the service which grant it runs under.
-    fn sign(&mut self, run: &Run) {
-        let headers = &mut self.head.headers;
-        if let Ok(identity) = HeaderValue::try_from(text(run.identity())) {
-            headers.insert(&SEMEL_IDENTITY, identity);
-        }
-        let fence = run.fence().get();
-        let fence = match self.engine.facts().fence {
-            FenceStrength::Strong => HeaderValue::from(fence),
-            FenceStrength::Advisory => {
-                HeaderValue::try_from(format!("{fence};advisory")).unwrap_or_else(|_| HeaderValue::from(fence))
-            }
-        };
-        headers.insert(&SEMEL_FENCE, fence);
-        headers.insert(&SEMEL_ATTEMPT, HeaderValue::from(run.attempt()));
-    }
-}
-
-/// `Identity`'s text, without the formatter: it goes out with every request.
-fn text(identity: &Identity) -> Vec<u8> {
-    const PAIRS: [[u8; 2]; 256] = {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let (mut pairs, mut i) = ([[0; 2]; 256], 0);
-        while i < 256 {
-            pairs[i] = [DIGITS[i >> 4], DIGITS[i & 15]];
-            i += 1;
-        }
-        pairs
-    };
-    let namespace = identity.namespace().as_str();
-    let mut out = Vec::with_capacity(namespace.len() + 67);
-    out.extend_from_slice(namespace.as_bytes());
-    out.extend_from_slice(&[b':', identity.kind() as u8, b':']);
-    let digits: [[u8; 2]; 32] = identity.digest().map(|byte| PAIRS[usize::from(byte)]);
-    out.extend_from_slice(digits.as_flattened());
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use semel_core::identity::{Display, Key, Kind, Namespace, Scope, Secret};
-
-    use super::*;
-
-    #[test]
-    fn the_identity_goes_out_as_it_is_read() {
-        let secret = Secret::from_material(b"0123456789abcdef").unwrap();
-        let key = Key::new("k", Display::Masked);
-        let namespace = Namespace::http("orders").unwrap();
-        let identity = Identity::new(&secret, Kind::Key, namespace, &Scope::shared(), &key);
-        assert_eq!(text(&identity), identity.to_string().into_bytes());
     }
 }
