@@ -92,7 +92,7 @@ pin_project! {
     enum ResponseKind<R> {
         Passed { #[pin] body: R },
         Whole { whole: Whole },
-        Live { live: Live },
+        Live { live: Box<Live> },
     }
 }
 
@@ -105,8 +105,9 @@ impl<R> ResponseBody<R> {
         Self { kind: ResponseKind::Whole { whole } }
     }
 
-    pub(super) const fn live(live: Live) -> Self {
-        Self { kind: ResponseKind::Live { live } }
+    /// Boxed: it is rare, and every other answer would be moved around with room for it.
+    pub(super) fn live(live: Live) -> Self {
+        Self { kind: ResponseKind::Live { live: Box::new(live) } }
     }
 }
 

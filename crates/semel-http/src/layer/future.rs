@@ -26,7 +26,6 @@ use crate::{
 };
 
 /// How the way of a guarded request ends.
-#[expect(clippy::large_enum_variant, reason = "the large one is the usual one: a box for it would cost every request")]
 pub(super) enum Flowed<R, E> {
     /// With an answer, or the inner service's error.
     Answer(Result<Response<ResponseBody<R>>, E>),

@@ -16,7 +16,8 @@ const PIECE: usize = 64 << 10;
 #[derive(Debug, Default)]
 pub(super) struct Whole {
     pub(super) data: Bytes,
-    pub(super) trailers: Option<HeaderMap>,
+    /// Boxed: hardly any body has them, and each request and answer is moved around with room for them.
+    pub(super) trailers: Option<Box<HeaderMap>>,
 }
 
 impl Whole {
@@ -24,7 +25,7 @@ impl Whole {
         if !self.data.is_empty() {
             return Some(Frame::data(self.data.split_to(self.data.len().min(PIECE))));
         }
-        self.trailers.take().map(Frame::trailers)
+        self.trailers.take().map(|trailers| Frame::trailers(*trailers))
     }
 
     pub(super) fn is_end(&self) -> bool {
@@ -82,7 +83,7 @@ where
                 }
                 all.extend_from_slice(&piece);
             }
-            Err(frame) => trailers = frame.into_trailers().ok(),
+            Err(frame) => trailers = frame.into_trailers().ok().map(Box::new),
         }
         if first.len().max(all.len()) > cap {
             return Gathered::Longer(one(first, all));
@@ -193,7 +194,7 @@ mod tests {
     fn a_whole_body_gives_data_then_trailers_then_nothing() {
         let mut trailers = HeaderMap::new();
         trailers.insert("a", "b".parse().unwrap());
-        let mut whole = Whole { data: Bytes::from_static(b"x"), trailers: Some(trailers) };
+        let mut whole = Whole { data: Bytes::from_static(b"x"), trailers: Some(Box::new(trailers)) };
         assert!(!whole.is_end());
         assert_eq!((whole.size().lower(), whole.size().exact()), (1, None));
         assert!(whole.next_frame().unwrap().is_data());

@@ -22,7 +22,7 @@ const VERSION: u8 = 1;
 pub(crate) struct Head {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
-    pub(crate) trailers: Option<HeaderMap>,
+    pub(crate) trailers: Option<Box<HeaderMap>>,
 }
 
 /// The head's bytes: a copy of their own, never slices of a connection's buffer.
@@ -68,19 +68,21 @@ impl Head {
             return None;
         }
         let status = StatusCode::from_u16(bytes.try_get_u16().ok()?).ok()?;
-        let headers = read(&mut bytes)?;
-        let trailers = read(&mut bytes)?;
-        if !bytes.is_empty() {
-            return None;
-        }
-        Some(Self { status, headers, trailers: (!trailers.is_empty()).then_some(trailers) })
+        let count = bytes.try_get_u16().ok()?;
+        let headers = read(&mut bytes, count, OURS)?;
+        let trailers = match bytes.try_get_u16().ok()? {
+            0 => None,
+            count => Some(Box::new(read(&mut bytes, count, 0)?)),
+        };
+        bytes.is_empty().then_some(Self { status, headers, trailers })
     }
 }
 
-fn read(bytes: &mut Bytes) -> Option<HeaderMap> {
-    let count = usize::from(bytes.try_get_u16().ok()?);
+/// `count` lines, into a map with room for `more`.
+fn read(bytes: &mut Bytes, count: u16, more: usize) -> Option<HeaderMap> {
     // Each line takes at least seven bytes: a torn count reserves nothing.
-    let mut headers = HeaderMap::try_with_capacity(count.min(bytes.len() / 7) + OURS).ok()?;
+    let room = usize::from(count).min(bytes.len() / 7) + more;
+    let mut headers = HeaderMap::try_with_capacity(room).ok()?;
     for _ in 0..count {
         let len = usize::from(bytes.try_get_u16().ok()?);
         let name = HeaderName::from_bytes(&take(bytes, len)?).ok()?;
@@ -120,7 +122,7 @@ mod tests {
         let bytes = encode_head(StatusCode::SEE_OTHER, &headers, Some(&trailers), &rule);
         let head = Head::decode(bytes.clone()).unwrap();
         assert_eq!((head.status, &head.headers), (StatusCode::SEE_OTHER, &headers));
-        assert_eq!(head.trailers, Some(trailers));
+        assert_eq!(head.trailers, Some(Box::new(trailers)));
         for cut in 0..bytes.len() {
             assert!(Head::decode(bytes.slice(..cut)).is_none(), "{cut}");
         }
