@@ -5,10 +5,10 @@
 
 mod table;
 
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 pub use table::{Outcomes, Strictness};
 
-use crate::{Mark, names::SEMEL_OUTCOME};
+use crate::Mark;
 
 /// A whole answer, without its body.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +33,8 @@ pub trait Classify: Send + Sync + 'static {
 }
 
 /// What the service itself says in `Semel-Outcome`, if it says something we know.
-pub(crate) fn told(headers: &HeaderMap) -> Option<Mark> {
-    match headers.get(&SEMEL_OUTCOME)?.as_bytes() {
+pub(crate) fn told(outcome: &HeaderValue) -> Option<Mark> {
+    match outcome.as_bytes() {
         b"keep" => Some(Mark::Keep),
         b"release" => Some(Mark::Release),
         b"unknown" => Some(Mark::Unknown),

@@ -46,6 +46,29 @@ pub(super) fn failed(rule: &Rule, why: &str) -> Verdict {
     }
 }
 
+/// What one pass over an answer's fields finds; each look-up saved is a hash saved.
+#[derive(Default)]
+struct Fields {
+    /// The service says itself what its answer means.
+    outcome: bool,
+    /// It is made to be read as it comes.
+    events: bool,
+}
+
+impl Fields {
+    fn of(headers: &HeaderMap) -> Self {
+        let mut fields = Self::default();
+        for (name, value) in headers {
+            if *name == header::CONTENT_TYPE {
+                fields.events |= value.as_bytes().starts_with(b"text/event-stream");
+            } else if *name == SEMEL_OUTCOME {
+                fields.outcome = true;
+            }
+        }
+        fields
+    }
+}
+
 /// Records the answer of one run.
 pub(super) struct Recorder<'a> {
     pub(super) rule: &'a Rule,
@@ -60,14 +83,19 @@ impl Recorder<'_> {
     {
         let (mut head, body) = answer.into_parts();
         let mut body = pin!(body);
-        let word = head.extensions.get::<Mark>().copied().or_else(|| told(&head.headers));
-        head.headers.remove(&SEMEL_OUTCOME);
-        if self.is_stream(&head.headers, &*body) {
+        let fields = Fields::of(&head.headers);
+        let mut word = head.extensions.get::<Mark>().copied();
+        if fields.outcome {
+            let outcome = head.headers.remove(&SEMEL_OUTCOME);
+            word = word.or_else(|| outcome.as_ref().and_then(told));
+        }
+        // It goes ahead from its first byte: it is made to be read as it comes, or is known to be too long.
+        if fields.events || body.size_hint().lower() > self.rule.caps.response as u64 {
             return Box::pin(self.pass_on(head, body, Bytes::new(), word, early)).await;
         }
         match gather(body.as_mut(), self.rule.caps.response).await {
             Gathered::Whole(body) => {
-                let trailers = body.trailers.as_ref();
+                let trailers = body.trailers.as_deref();
                 let mark = self.mark(head.status, &head.headers, trailers, word);
                 let outcome = || {
                     let head = encode_head(head.status, &head.headers, trailers, &self.rule.replay);
@@ -86,12 +114,6 @@ impl Recorder<'_> {
             Gathered::Longer(begun) => Box::pin(self.pass_on(head, body, begun, word, early)).await,
             Gathered::Broken(error) => Ran { value: Done::Broken, verdict: self.broke_off(&error) },
         }
-    }
-
-    /// Whether an answer goes ahead from its first byte: it is known to be too long, or is made to be read as it comes.
-    fn is_stream<R: Body>(&self, headers: &HeaderMap, body: &R) -> bool {
-        body.size_hint().lower() > self.rule.caps.response as u64
-            || headers.get(header::CONTENT_TYPE).is_some_and(|t| t.as_bytes().starts_with(b"text/event-stream"))
     }
 
     fn mark(&self, status: StatusCode, headers: &HeaderMap, trailers: Option<&HeaderMap>, word: Option<Mark>) -> Mark {

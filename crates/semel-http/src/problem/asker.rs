@@ -17,11 +17,21 @@ impl Asker {
     /// The one who sent these header fields.
     #[must_use]
     pub fn of(headers: &HeaderMap) -> Self {
-        Self {
-            accept: headers.get(header::ACCEPT).cloned(),
-            language: headers.get(header::ACCEPT_LANGUAGE).cloned(),
-            traceparent: headers.get(&TRACEPARENT).cloned(),
+        let mut asker = Self::default();
+        // One pass over the names costs less than three looks for what is mostly not there.
+        for (name, value) in headers {
+            let place = match *name {
+                header::ACCEPT => &mut asker.accept,
+                header::ACCEPT_LANGUAGE => &mut asker.language,
+                _ if *name == TRACEPARENT => &mut asker.traceparent,
+                _ => continue,
+            };
+            // The first of several lines.
+            if place.is_none() {
+                *place = Some(value.clone());
+            }
         }
+        asker
     }
 
     /// Text only where it is wanted more than JSON: `*/*` is not a wish for text.
@@ -101,6 +111,15 @@ mod tests {
         {
             assert_eq!(asker(header::ACCEPT_LANGUAGE, languages).prefers_chinese(), chinese, "{languages}");
         }
+    }
+
+    #[test]
+    fn of_several_lines_the_first_counts() {
+        let mut headers = HeaderMap::new();
+        for accept in ["text/plain", "application/json"] {
+            headers.append(header::ACCEPT, HeaderValue::from_static(accept));
+        }
+        assert!(Asker::of(&headers).prefers_text());
     }
 
     #[test]
