@@ -15,10 +15,15 @@ use semel_core::{
     env::{BootClock, Clock as _},
     identity::IdentityPrefix,
 };
-use semel_http::names::X_REQUEST_ID;
 use tokio::time::Instant;
 
-use super::{Guarded, Host, Shared, body::ResponseBody, hop, problem::Problem, target, upgrade};
+use super::{
+    Guarded, Host, Shared,
+    body::ResponseBody,
+    hop::{self, Connection},
+    problem::Problem,
+    target, upgrade,
+};
 use crate::pool::{Age, Link, Look, Outgoing, Payload, Sent, Want};
 
 /// The size of this future is paid for with each request, in its allocation and in copies: what happens before the
@@ -30,16 +35,17 @@ pub(super) fn run<B>(
 where
     B: Payload,
 {
-    let guarded = request.extensions().get::<Guarded>().is_some();
+    let fields = hop::Fields::of(request.headers());
+    let (names, has_host) = (fields.names, fields.host.is_some());
+    let about = About::of(&request, fields.request_id);
+    let guarded = about.run.is_some() || request.extensions().get::<Guarded>().is_some();
     let whole = guarded.then(|| Instant::now() + shared.config.whole);
-    let about = About::of(&request);
-    let names = hop::Names::of(request.headers());
     let mut upgrade = None;
-    if names.connection {
-        hop::strip_named(request.headers_mut());
+    if names.connection != Connection::Nothing {
+        hop::strip_named(request.headers_mut(), names.connection);
         upgrade = upgrade::wanted(&mut request);
     }
-    rewrite(&shared, &mut request, &names, upgrade.is_some());
+    rewrite(&shared, &mut request, names, has_host, upgrade.is_some());
     let mut want = if guarded { Want::Recent } else { Want::Any };
     async move {
         loop {
@@ -48,7 +54,7 @@ where
                 Err(e) => return unreachable(&shared, &about, &e),
             };
             // Connecting takes its time, and a process can be stopped for longer. Another owner may run by now.
-            if request.extensions().get::<Run>().is_some_and(|run| !run.still_good()) {
+            if about.run.as_ref().is_some_and(|run| !run.still_good()) {
                 shared.pool.give_back(link);
                 return unreachable(&shared, &about, &"the lease was over before the first byte");
             }
@@ -88,16 +94,15 @@ where
     }
 }
 
-/// What a log line names a request by; the request itself is gone by then.
+/// What is still asked about a request when it is gone itself: the grant it runs under, and what a log line names it by.
 struct About {
     request_id: Option<HeaderValue>,
-    identity: Option<IdentityPrefix>,
+    run: Option<Run>,
 }
 
 impl About {
-    fn of<B>(request: &Request<B>) -> Self {
-        let identity = request.extensions().get::<Run>().map(|run| run.identity().prefix());
-        Self { request_id: request.headers().get(&X_REQUEST_ID).cloned(), identity }
+    fn of<B>(request: &Request<B>, request_id: Option<&HeaderValue>) -> Self {
+        Self { request_id: request_id.cloned(), run: request.extensions().get::<Run>().cloned() }
     }
 
     fn request_id(&self) -> Option<&str> {
@@ -106,11 +111,11 @@ impl About {
 
     /// Empty fields are left out of a line.
     fn identity(&self) -> Option<tracing::field::DisplayValue<IdentityPrefix>> {
-        self.identity.map(tracing::field::display)
+        self.run.as_ref().map(|run| tracing::field::display(run.identity().prefix()))
     }
 }
 
-fn rewrite<B>(shared: &Shared<B>, request: &mut Request<B>, names: &hop::Names, upgrading: bool)
+fn rewrite<B>(shared: &Shared<B>, request: &mut Request<B>, names: hop::Names, has_host: bool, upgrading: bool)
 where
     B: Payload,
 {
@@ -122,7 +127,7 @@ where
         Host::Set(host) => {
             headers.insert(HOST, host.clone());
         }
-        Host::Keep if names.host || absolute => {}
+        Host::Keep if has_host || absolute => {}
         Host::Keep => {
             headers.insert(HOST, shared.pool.address().host_header().clone());
         }

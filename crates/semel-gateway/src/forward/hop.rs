@@ -7,21 +7,20 @@ use http::{
         UPGRADE,
     },
 };
+use semel_http::names::X_REQUEST_ID;
 
 /// Removes `Connection` and every field it names. Where it asks for an upgrade that is named in `Upgrade`, that wish
-/// alone is left. Cheap where there is no `Connection`.
+/// alone is left. `says` is what [`Fields`] has found of it.
 ///
 /// Must run before the gateway adds fields of its own: a client could name those.
-pub(crate) fn strip_named(headers: &mut HeaderMap) {
-    let mut values = headers.get_all(CONNECTION).iter();
-    match (values.next(), values.next()) {
-        (None, _) => return,
-        // What nearly all say: it names nothing but itself, or the field that goes no further anyway.
-        (Some(one), None) if one == "keep-alive" || one == "close" => {
+pub(crate) fn strip_named(headers: &mut HeaderMap, says: Connection) {
+    match says {
+        Connection::Nothing => return,
+        Connection::Usual => {
             headers.remove(CONNECTION);
             return;
         }
-        _ => {}
+        Connection::More => {}
     }
     let (mut names, mut upgrade) = (Vec::new(), false);
     for value in headers.get_all(CONNECTION) {
@@ -45,28 +44,58 @@ pub(crate) fn strip_named(headers: &mut HeaderMap) {
     }
 }
 
-/// What one pass over the names finds; each look-up saved is a hash saved. `one_hop` leaves out `Connection`: what
-/// [`strip_named`] lets stand of it comes with an `Upgrade`.
+/// What `Connection` says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Connection {
+    /// It is not there.
+    #[default]
+    Nothing,
+    /// What nearly all say, once: it names nothing but itself, or the field that goes no further anyway.
+    Usual,
+    /// It may name fields.
+    More,
+}
+
+impl Connection {
+    /// With one line more.
+    fn and(self, line: &HeaderValue) -> Self {
+        if self == Self::Nothing && (line == "keep-alive" || line == "close") { Self::Usual } else { Self::More }
+    }
+}
+
+/// What one pass over the fields finds; each look-up saved is a hash saved.
 #[derive(Default)]
+pub(crate) struct Fields<'a> {
+    pub(crate) names: Names,
+    /// The first, where there are several.
+    pub(crate) host: Option<&'a HeaderValue>,
+    /// The first, where there are several.
+    pub(crate) request_id: Option<&'a HeaderValue>,
+}
+
+/// Of the fields that matter to a proxy, those that are there. `one_hop` leaves out `Connection`: what [`strip_named`]
+/// lets stand of it comes with an `Upgrade`.
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Names {
-    pub(crate) host: bool,
-    pub(crate) connection: bool,
+    pub(crate) connection: Connection,
     pub(crate) transfer_encoding: bool,
     one_hop: bool,
 }
 
-impl Names {
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
-        let mut names = Self::default();
-        for name in headers.keys() {
+impl<'a> Fields<'a> {
+    pub(crate) fn of(headers: &'a HeaderMap) -> Self {
+        let mut fields = Self::default();
+        let names = &mut fields.names;
+        for (name, value) in headers {
             match *name {
-                HOST => names.host = true,
+                HOST => fields.host = fields.host.or(Some(value)),
                 TRANSFER_ENCODING => names.transfer_encoding = true,
-                CONNECTION => names.connection = true,
+                CONNECTION => names.connection = names.connection.and(value),
+                _ if *name == X_REQUEST_ID => fields.request_id = fields.request_id.or(Some(value)),
                 _ => names.one_hop |= of_one_hop(name),
             }
         }
-        names
+        fields
     }
 }
 
@@ -79,7 +108,7 @@ fn of_one_hop(name: &HeaderName) -> bool {
 
 /// Removes what a request must not carry to the upstream. `Transfer-Encoding` stays: it is `chunked` alone by now,
 /// and hyper sends a body of unknown length on a GET only where the field says so. `Expect` was answered here.
-pub(super) fn strip_request(headers: &mut HeaderMap, names: &Names, keep_upgrade: bool) {
+pub(super) fn strip_request(headers: &mut HeaderMap, names: Names, keep_upgrade: bool) {
     if !names.one_hop {
         return;
     }
@@ -94,10 +123,8 @@ pub(super) fn strip_request(headers: &mut HeaderMap, names: &Names, keep_upgrade
 /// Removes what an answer must not carry to the client. False where its body is coded for this hop in a way that
 /// cannot be passed on.
 pub(super) fn strip_response(headers: &mut HeaderMap, keep_upgrade: bool) -> bool {
-    let names = Names::of(headers);
-    if names.connection {
-        strip_named(headers);
-    }
+    let names = Fields::of(headers).names;
+    strip_named(headers, names.connection);
     if names.one_hop {
         strip(headers, keep_upgrade);
     }
@@ -147,6 +174,11 @@ mod tests {
         names
     }
 
+    fn strip_what_is_named(headers: &mut HeaderMap) {
+        let says = Fields::of(headers).names.connection;
+        strip_named(headers, says);
+    }
+
     #[test]
     fn named_fields_go_and_framing_stays() {
         let mut h = map(&[
@@ -156,17 +188,33 @@ mod tests {
             ("content-length", "3"),
             ("accept", "*/*"),
         ]);
-        strip_named(&mut h);
+        strip_what_is_named(&mut h);
         assert_eq!(names(&h), ["accept", "content-length", "host"]);
+    }
+
+    #[test]
+    fn only_one_usual_line_is_known_to_name_nothing() {
+        let says = |lines: &[&'static str]| {
+            let mut h = HeaderMap::new();
+            for line in lines {
+                h.append(CONNECTION, HeaderValue::from_static(line));
+            }
+            Fields::of(&h).names.connection
+        };
+        assert_eq!(says(&[]), Connection::Nothing);
+        assert_eq!((says(&["keep-alive"]), says(&["close"])), (Connection::Usual, Connection::Usual));
+        for more in [&["keep-alive", "close"][..], &["x-a", "close"], &["close, x-a"], &["upgrade"], &[""]] {
+            assert_eq!(says(more), Connection::More, "{more:?}");
+        }
     }
 
     #[test]
     fn a_wish_to_upgrade_survives_only_with_a_protocol() {
         let mut h = map(&[("connection", "Upgrade, x-a"), ("upgrade", "websocket"), ("x-a", "1")]);
-        strip_named(&mut h);
+        strip_what_is_named(&mut h);
         assert_eq!((names(&h), h[CONNECTION].as_bytes()), (vec!["connection", "upgrade"], &b"upgrade"[..]));
         let mut h = map(&[("connection", "upgrade")]);
-        strip_named(&mut h);
+        strip_what_is_named(&mut h);
         assert!(h.is_empty());
     }
 
@@ -181,8 +229,8 @@ mod tests {
             ("http2-settings", "AAMAAABkAAQ"),
             ("x", "1"),
         ]);
-        let there = Names::of(&h);
-        strip_request(&mut h, &there, false);
+        let there = Fields::of(&h).names;
+        strip_request(&mut h, there, false);
         assert_eq!((names(&h), h[TE].as_bytes()), (vec!["connection", "te", "x"], &b"trailers"[..]));
     }
 

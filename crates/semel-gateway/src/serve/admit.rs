@@ -24,27 +24,26 @@ pub(super) fn admit<B>(request: &mut Request<B>) -> Result<(), Problem> {
         return Err(Problem::NotImplemented("The only transfer coding understood here is a single chunked."));
     }
     target::to_origin_form(request);
-    if names.connection {
-        hop::strip_named(request.headers_mut());
-    }
+    hop::strip_named(request.headers_mut(), names.connection);
     Ok(())
 }
 
 fn check_host(headers: &HeaderMap, version: Version) -> Result<hop::Names, Problem> {
-    let names = hop::Names::of(headers);
-    if !names.host {
+    let hop::Fields { names, host, .. } = hop::Fields::of(headers);
+    let Some(host) = host else {
         return match version {
             Version::HTTP_11 => Err(Problem::BadRequest("There is no Host field.")),
             _ => Ok(names),
         };
-    }
+    };
     // Where no name occurs twice, which the two lengths tell at once, Host does not.
     if headers.len() != headers.keys_len() && headers.get_all(HOST).iter().count() > 1 {
         return Err(Problem::BadRequest("There is more than one Host field."));
     }
-    match headers.get(HOST) {
-        Some(host) if is_host(host) => Ok(names),
-        _ => Err(Problem::BadRequest("The Host field is not a host with an optional port.")),
+    if is_host(host) {
+        Ok(names)
+    } else {
+        Err(Problem::BadRequest("The Host field is not a host with an optional port."))
     }
 }
 

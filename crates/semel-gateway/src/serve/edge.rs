@@ -36,22 +36,26 @@ pub enum Forwarded {
 
 /// Names for requests that come without one: unique among all gateways, and no secret.
 pub struct RequestIds {
-    prefix: u64,
+    /// As it is written.
+    prefix: [u8; 16],
     next: AtomicU64,
 }
 
 impl RequestIds {
     /// Ids that begin with `prefix`, which should be random and the runtime's own.
     pub fn new(prefix: u64) -> Self {
-        Self { prefix, next: AtomicU64::new(0) }
+        let mut written = [0; 16];
+        hex(prefix, &mut written);
+        Self { prefix: written, next: AtomicU64::new(0) }
     }
 
     fn next(&self) -> HeaderValue {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut text = [0u8; 32];
-        hex(self.prefix, &mut text[..16]);
+        text[..16].copy_from_slice(&self.prefix);
         hex(number, &mut text[16..]);
-        HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("0"))
+        // Owned in this way a second handle, which each id gets, costs no second allocation.
+        HeaderValue::from_maybe_shared(Bytes::from_owner(text)).unwrap_or(HeaderValue::from_static("0"))
     }
 }
 
@@ -90,7 +94,8 @@ impl<S> Edge<S> {
         Self { inner, config, address }
     }
 
-    fn mark(&self, headers: &mut HeaderMap) {
+    /// Marks a request and tells its name.
+    fn mark(&self, headers: &mut HeaderMap) -> Option<HeaderValue> {
         let there = There::of(headers);
         let replace = self.config.forwarded == Forwarded::Replace;
         let addresses = match there.addresses && !replace {
@@ -107,11 +112,11 @@ impl<S> Edge<S> {
                 None => headers.remove(HOST_SEEN),
             };
         }
-        if let Some(ids) = &self.config.request_ids
-            && !there.request_id
-        {
-            headers.insert(REQUEST_ID, ids.next());
-        }
+        there.request_id.or_else(|| {
+            let id = self.config.request_ids.as_ref()?.next();
+            headers.insert(REQUEST_ID, id.clone());
+            Some(id)
+        })
     }
 }
 
@@ -122,7 +127,8 @@ struct There {
     addresses: bool,
     host_seen: bool,
     proto: bool,
-    request_id: bool,
+    /// The first, where there are several.
+    request_id: Option<HeaderValue>,
 }
 
 impl There {
@@ -137,7 +143,7 @@ impl There {
                 "x-forwarded-for" => there.addresses = true,
                 "x-forwarded-host" => there.host_seen = true,
                 "x-forwarded-proto" => there.proto = true,
-                "x-request-id" => there.request_id = true,
+                "x-request-id" if there.request_id.is_none() => there.request_id = Some(value.clone()),
                 _ => {}
             }
         }
@@ -196,8 +202,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        self.mark(request.headers_mut());
-        let id = request.headers().get(&REQUEST_ID).cloned();
+        let id = self.mark(request.headers_mut());
         Named { answer: self.inner.call(request), id }
     }
 }

@@ -13,9 +13,9 @@ use semel_http::{Guard, GuardLayer, RequestView};
 use tower_layer::Layer as _;
 use tower_service::Service;
 
-use super::rules::host;
+use super::rules::{self, host};
 use crate::config::{Mode, Rules, is_unsafe};
-use crate::forward::{Forward, ForwardConfig, Guarded, ResponseBody};
+use crate::forward::{Forward, ForwardConfig, ResponseBody};
 use crate::pool::Payload;
 use crate::serve::{Core, Edge, EdgeConfig, Forwarded, Peer, RequestBody, RequestIds};
 
@@ -67,7 +67,7 @@ impl<B: Payload> Clone for Dispatch<B> {
 impl<B: Payload> Dispatch<B> {
     /// A request with an effect that nobody guards: worth a number, with its reason.
     fn count_unguarded(&self, request: &RequestView<'_>) {
-        let rule = self.routes.find(request.method, host(request), request.uri.path());
+        let rule = rules::find(&self.routes, request);
         let rule = rule.and_then(|found| self.routes.get(found.index));
         let (name, why) = match rule {
             None => ("", Why::NoRule),
@@ -87,11 +87,9 @@ impl<B: Payload> Service<Request<B>> for Dispatch<B> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+    fn call(&mut self, request: Request<B>) -> Self::Future {
         // The guard leaves the run on what it has claimed.
-        if request.extensions().get::<Run>().is_some() {
-            request.extensions_mut().insert(Guarded);
-        } else if is_unsafe(request.method()) {
+        if is_unsafe(request.method()) && request.extensions().get::<Run>().is_none() {
             self.count_unguarded(&RequestView::of(&request));
         }
         let index = match &*self.upstreams {
