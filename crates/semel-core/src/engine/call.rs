@@ -26,7 +26,7 @@ pub struct Call {
     pub(super) caller: Caller,
     pub(super) scope: ScopeTag,
     pub(super) needs_token: bool,
-    shown: Box<str>,
+    shown: String,
 }
 
 impl Call {
@@ -40,7 +40,7 @@ impl Call {
             caller: Caller::default(),
             scope: ScopeTag::SHARED,
             needs_token: false,
-            shown: "".into(),
+            shown: String::new(),
         }
     }
 
@@ -60,7 +60,7 @@ impl Call {
 
     /// The key as people may see it.
     #[must_use]
-    pub fn shown(mut self, key: &str) -> Self {
+    pub fn shown(mut self, key: impl Into<String>) -> Self {
         self.shown = key.into();
         self
     }

@@ -53,6 +53,12 @@ impl Key {
     pub fn shown(&self) -> &str {
         &self.shown
     }
+
+    /// The same, when the key itself is needed no more.
+    #[must_use]
+    pub fn into_shown(self) -> String {
+        self.shown
+    }
 }
 
 impl fmt::Debug for Key {

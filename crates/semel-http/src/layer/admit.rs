@@ -12,7 +12,7 @@ use semel_core::{
     policy::OnDuplicate,
 };
 
-use super::{RuleSet, Shared};
+use super::{RuleSet, Shared, early::Ahead};
 use crate::{
     names::{SEMEL_ATTEMPT, SEMEL_FENCE, SEMEL_IDENTITY, Status},
     principal::PrincipalError,
@@ -28,17 +28,24 @@ pub(super) enum Admitted {
     /// It is answered here.
     Refused(Box<Response<Bytes>>),
     /// It is guarded.
-    Guarded(Box<Ticket>),
+    Guarded(Arc<Ticket>, Claimant),
 }
 
-/// A guarded request, as far as its head says.
+/// A guarded request, for those who run it and those who answer it.
 pub(super) struct Ticket {
+    pub(super) shared: Arc<Shared>,
     pub(super) rule: Arc<Rule>,
     pub(super) identity: Identity,
-    pub(super) key: Key,
+    pub(super) asker: Asker,
+    pub(super) ahead: Ahead,
+}
+
+/// Who claims: what the engine is told beside the identity.
+pub(super) struct Claimant {
     pub(super) scope: ScopeTag,
     pub(super) caller: Caller,
-    pub(super) asker: Asker,
+    /// The key as people may see it.
+    pub(super) shown: String,
 }
 
 /// Removes what only the guard may say.
@@ -53,7 +60,7 @@ pub(super) fn strip(headers: &mut HeaderMap) {
 }
 
 /// `least` is the least length of the body, as far as it is known.
-pub(super) fn admit(shared: &Shared, request: &RequestView<'_>, least: u64) -> Admitted {
+pub(super) fn admit(shared: &Arc<Shared>, request: &RequestView<'_>, least: u64) -> Admitted {
     // An upgrade is a safe method or CONNECT. A mere offer to upgrade, on a POST say, is no way around the guard.
     if request.method.is_safe() || *request.method == Method::CONNECT {
         return Admitted::Passes(None);
@@ -98,14 +105,14 @@ pub(super) fn admit(shared: &Shared, request: &RequestView<'_>, least: u64) -> A
         credentials: if scope.is_verified() { None } else { rule.credentials.digest(secret, request.headers) },
         request: request_id(shared, &rule, request.headers),
     };
-    Admitted::Guarded(Box::new(Ticket {
+    let ticket = Ticket {
+        shared: Arc::clone(shared),
         identity: Identity::new(secret, Kind::Key, rule.namespace, &scope, &key),
-        key,
-        scope: scope.tag(),
-        caller,
         asker: Asker::of(request.headers),
+        ahead: Ahead::default(),
         rule,
-    }))
+    };
+    Admitted::Guarded(Arc::new(ticket), Claimant { scope: scope.tag(), caller, shown: key.into_shown() })
 }
 
 /// Only a rule that rejects duplicates has to tell a network's retry from a second click.

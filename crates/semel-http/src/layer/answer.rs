@@ -1,6 +1,6 @@
 //! From what the engine says to an answer.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::Response;
@@ -12,7 +12,7 @@ use semel_core::{
 };
 
 use super::{
-    ResponseBody, Shared,
+    ResponseBody,
     admit::Ticket,
     body::End,
     future::Flowed,
@@ -29,18 +29,15 @@ use crate::{
 };
 
 /// Who is answered, and about what.
-pub(super) struct Answering<'a> {
-    pub(super) shared: &'a Shared,
-    pub(super) ticket: &'a Ticket,
-}
+pub(super) struct Answering(pub(super) Arc<Ticket>);
 
-impl Answering<'_> {
+impl Answering {
     pub(super) fn problem<R>(&self, problem: &Problem) -> Response<ResponseBody<R>> {
         self.told(problem).map(|data| ResponseBody::whole(Whole { data, trailers: None }))
     }
 
     fn told(&self, problem: &Problem) -> Response<Bytes> {
-        problem.clone().identity(self.ticket.identity.prefix()).answer(&self.ticket.asker)
+        problem.clone().identity(self.0.identity.prefix()).answer(&self.0.asker)
     }
 
     /// The answer for the one whose request was run.
@@ -57,7 +54,7 @@ impl Answering<'_> {
             Done::Answer(given) => *given,
         };
         let (status, left) = match kept {
-            Kept::Stored | Kept::Restored => (Status::Fresh, self.ticket.rule.policy.ttl()),
+            Kept::Stored | Kept::Restored => (Status::Fresh, self.0.rule.policy.ttl()),
             Kept::Released => (Status::Fresh, Duration::ZERO),
             Kept::Unrecorded => (Status::Unrecorded, Duration::ZERO),
             // Somebody else's outcome stands, or a person's word: what came back here must not be given out.
@@ -115,7 +112,7 @@ impl Answering<'_> {
 
     fn expires(&self, head: &mut http::response::Parts, left: Duration) {
         if left > Duration::ZERO
-            && let Some(value) = time::expires(self.shared.engine.env().clock.wall(), left)
+            && let Some(value) = time::expires(self.0.shared.engine.env().clock.wall(), left)
         {
             head.headers.insert(&IDEMPOTENCY_EXPIRES, value);
         }

@@ -6,14 +6,13 @@ use bytes::Bytes;
 use http::{Request, Response, header};
 use http_body::Body;
 use semel_core::engine::{Answer, Call};
-use tokio::sync::oneshot;
 use tower_service::Service;
 
 use super::{
-    BoxError, RequestBody, Shared,
-    admit::{Ticket, turned_away},
+    BoxError, RequestBody,
+    admit::{Claimant, Ticket, turned_away},
     answer::Answering,
-    future::{Early, Flowed},
+    future::Flowed,
     gather::{Gathered, Whole, gather},
     work::{Done, Work},
 };
@@ -23,15 +22,9 @@ use crate::{
     view::RequestView,
 };
 
-/// `ready` was polled ready. A client that leaves while its body is read has claimed nothing; one that leaves later
-/// stops waiting, and the work goes on.
-pub(super) async fn guarded<S, B, R>(
-    shared: Arc<Shared>,
-    ticket: Box<Ticket>,
-    ready: S,
-    request: Request<B>,
-    early: oneshot::Sender<Early>,
-) -> Flowed<R, S::Error>
+/// A client that leaves while its body is read has claimed nothing; one that leaves later stops waiting, and the work
+/// goes on.
+pub(super) async fn guarded<S, B, R>(claimant: Claimant, mut work: Box<Work<S>>, body: B) -> Flowed<R, S::Error>
 where
     S: Service<Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
     S::Future: Send + 'static,
@@ -41,18 +34,15 @@ where
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    let answering = Answering { shared: &shared, ticket: &ticket };
-    let (head, body) = request.into_parts();
-    let body = match read(body, ticket.rule.caps.request).await {
-        Ok(body) => body,
+    let answering = Answering(Arc::clone(&work.ticket));
+    match read(body, work.ticket.rule.caps.request).await {
+        Ok(whole) => work.body = whole,
         Err(kind) => {
-            turned_away(&shared.engine, &ticket.rule, kind);
+            turned_away(&work.ticket.shared.engine, &work.ticket.rule, kind);
             return Flowed::Answer(Ok(answering.problem(&Problem::new(kind))));
         }
-    };
-    let work =
-        Work { service: ready, head, body, rule: Arc::clone(&ticket.rule), engine: shared.engine.clone(), early };
-    match engage::<S, B, R>(&shared, &ticket, work).await {
+    }
+    match engage::<S, B, R>(&answering.0, claimant, work).await {
         Answer::Executed { value, kept } => answering.executed(value, kept),
         Answer::Replayed { recorded, waited } => Flowed::Answer(Ok(answering.replayed(recorded, waited))),
         Answer::Refused(refusal) => Flowed::Answer(Ok(answering.problem(&Problem::of(&refusal)))),
@@ -63,9 +53,9 @@ where
 
 /// Puts the question to the engine. Not async itself: what is moved into the engine is not carried along here as well.
 fn engage<'a, S, B, R>(
-    shared: &'a Shared,
-    ticket: &Ticket,
-    mut work: Work<S>,
+    ticket: &'a Ticket,
+    claimant: Claimant,
+    mut work: Box<Work<S>>,
 ) -> impl Future<Output = Answer<Done<S::Error>>> + Send + use<'a, S, B, R>
 where
     S: Service<Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
@@ -75,23 +65,20 @@ where
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    let rule = &ticket.rule;
+    let (rule, engine) = (&ticket.rule, &ticket.shared.engine);
     let fingerprint = {
         let head = &work.head;
         let target = rule.target.target(&RequestView::of_parts(head));
         let question =
             Question { method: &head.method, target: &target, headers: &head.headers, body: &work.body.data };
-        rule.fingerprint.of(shared.engine.secret(), &question)
+        rule.fingerprint.of(engine.secret(), &question)
     };
     // The offer is not taken up: the answer to a guarded request is recorded.
     work.head.headers.remove(header::UPGRADE);
-    let call = Call::new(ticket.identity, fingerprint, Arc::clone(&rule.policy))
-        .by(ticket.caller)
-        .in_scope(ticket.scope)
-        .shown(ticket.key.shown());
-    // Boxed: it goes through several hands before it runs.
-    let work = Box::new(work);
-    shared.engine.run(call, move |run| work.run(run))
+    let Claimant { scope, caller, shown } = claimant;
+    let call =
+        Call::new(ticket.identity, fingerprint, Arc::clone(&rule.policy)).by(caller).in_scope(scope).shown(shown);
+    engine.run(call, move |run| work.run::<B, R>(run))
 }
 
 async fn read<B>(body: B, cap: usize) -> Result<Whole, ProblemKind>

@@ -4,12 +4,14 @@
 //! - `service`, `future`: what a server polls. What passes is polled in place; what is guarded is boxed once.
 //! - `flow`: body → fingerprint → engine → answer, for one guarded request.
 //! - `work`: what runs under the grant; `sign`: what the service is told of it; `record`: the recording of its answer.
+//! - `early`: answers that go ahead of their recording.
 //! - `answer`: from what the engine says to an answer.
 //! - `gather`, `body`: bodies.
 
 mod admit;
 mod answer;
 mod body;
+mod early;
 mod flow;
 mod future;
 mod gather;

@@ -12,12 +12,12 @@ use semel_core::{
     engine::{Engine, Ran, Verdict},
     record::{Format, Outcome, Withheld},
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::{
     BoxError,
     answer::blame,
-    future::Early,
+    early::{Ahead, Early},
     gather::{Gathered, gather, next},
     work::{Done, Given},
 };
@@ -73,10 +73,11 @@ impl Fields {
 pub(super) struct Recorder<'a> {
     pub(super) rule: &'a Rule,
     pub(super) engine: &'a Engine,
+    pub(super) ahead: &'a Ahead,
 }
 
 impl Recorder<'_> {
-    pub(super) async fn record<R, E>(&self, answer: Response<R>, early: oneshot::Sender<Early>) -> Ran<Done<E>>
+    pub(super) async fn record<R, E>(&self, answer: Response<R>) -> Ran<Done<E>>
     where
         R: Body<Data = Bytes>,
         R::Error: Into<BoxError>,
@@ -91,7 +92,7 @@ impl Recorder<'_> {
         }
         // It goes ahead from its first byte: it is made to be read as it comes, or is known to be too long.
         if fields.events || body.size_hint().lower() > self.rule.caps.response as u64 {
-            return Box::pin(self.pass_on(head, body, Bytes::new(), word, early)).await;
+            return Box::pin(self.pass_on(head, body, Bytes::new(), word)).await;
         }
         match gather(body.as_mut(), self.rule.caps.response).await {
             Gathered::Whole(body) => {
@@ -111,7 +112,7 @@ impl Recorder<'_> {
                 let given = Given { head, body, not_sent: mark == Mark::NothingSent, instead };
                 Ran { value: Done::Answer(Box::new(given)), verdict }
             }
-            Gathered::Longer(begun) => Box::pin(self.pass_on(head, body, begun, word, early)).await,
+            Gathered::Longer(begun) => Box::pin(self.pass_on(head, body, begun, word)).await,
             Gathered::Broken(error) => Ran { value: Done::Broken, verdict: self.broke_off(&error) },
         }
     }
@@ -138,7 +139,6 @@ impl Recorder<'_> {
         mut body: Pin<&mut R>,
         begun: Bytes,
         word: Option<Mark>,
-        early: oneshot::Sender<Early>,
     ) -> Ran<Done<E>>
     where
         R: Body<Data = Bytes>,
@@ -155,8 +155,8 @@ impl Recorder<'_> {
         head.headers.insert(&IDEMPOTENCY_STATUS, foreseen.value());
         blame(&mut head);
         let (frames, reader) = mpsc::channel(AHEAD);
-        let sent = early.send(Early { head, frames: reader, length, engine: self.engine.clone() });
-        let mut reader = Reader { frames: sent.is_ok().then_some(frames), engine: self.engine };
+        let is_wanted = self.ahead.leave(Early { head, frames: reader, length, engine: self.engine.clone() });
+        let mut reader = Reader { frames: is_wanted.then_some(frames), engine: self.engine };
         if !begun.is_empty() {
             reader.hand(Frame::data(begun)).await;
         }

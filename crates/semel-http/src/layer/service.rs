@@ -14,7 +14,9 @@ use tower_service::Service;
 use super::{
     BoxError, RequestBody, ResponseBody, ResponseFuture, Shared,
     admit::{Admitted, admit, strip},
+    early::Listener,
     flow,
+    work::Work,
 };
 use crate::view::RequestView;
 
@@ -59,14 +61,15 @@ where
                 ResponseFuture::passed(self.inner.call(request.map(RequestBody::passed)), status)
             }
             Admitted::Refused(answer) => ResponseFuture::refused(answer),
-            Admitted::Guarded(ticket) => {
+            Admitted::Guarded(ticket, claimant) => {
                 // The instance that was polled ready goes with the request. It is dropped, with the permits it holds, as
                 // soon as the claim is not ours: duplicates that wait hold nothing of an inner limit.
                 let next = self.inner.clone();
                 let ready = std::mem::replace(&mut self.inner, next);
-                let (early, arrives) = tokio::sync::oneshot::channel();
-                let shared = Arc::clone(&self.shared);
-                ResponseFuture::guarded(Box::pin(flow::guarded(shared, ticket, ready, request, early)), arrives)
+                let listener = Listener(Arc::clone(&ticket));
+                let (head, body) = request.into_parts();
+                let work = Work::begin(ticket, ready, head);
+                ResponseFuture::guarded(Box::pin(flow::guarded(claimant, work, body)), listener)
             }
         }
     }

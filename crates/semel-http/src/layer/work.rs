@@ -1,31 +1,32 @@
 //! What runs under the grant: the inner service.
 
-use std::sync::Arc;
+use std::{future::Future, sync::Arc};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use semel_core::engine::{Engine, Ran, Run};
-use tokio::sync::oneshot;
+use semel_core::engine::{Ran, Run};
 use tower_service::Service;
 
 use super::{
     BoxError, RequestBody,
-    future::Early,
+    admit::Ticket,
     gather::Whole,
     record::{Recorder, failed},
     sign::sign,
 };
-use crate::{problem::ProblemKind, rule::Rule};
+use crate::problem::ProblemKind;
 
 /// What is needed to run; dropped as soon as the claim is not ours.
+///
+/// Boxed from its beginning: it goes through several hands before it runs.
 pub(super) struct Work<S> {
-    pub(super) service: S,
+    pub(super) ticket: Arc<Ticket>,
+    /// Was polled ready.
+    service: S,
     pub(super) head: http::request::Parts,
+    /// Empty until it has been read.
     pub(super) body: Whole,
-    pub(super) rule: Arc<Rule>,
-    pub(super) engine: Engine,
-    pub(super) early: oneshot::Sender<Early>,
 }
 
 /// What the work gives to the first caller.
@@ -51,19 +52,29 @@ pub(super) struct Given {
 }
 
 impl<S> Work<S> {
-    pub(super) async fn run<B, R>(mut self: Box<Self>, run: Run) -> Ran<Done<S::Error>>
+    /// `service` was polled ready.
+    pub(super) fn begin(ticket: Arc<Ticket>, service: S, head: http::request::Parts) -> Box<Self> {
+        Box::new(Self { ticket, service, head, body: Whole::default() })
+    }
+
+    /// Not async itself: what the service has taken is not carried along.
+    #[expect(clippy::boxed_local, reason = "by value it would be copied once more")]
+    pub(super) fn run<B, R>(self: Box<Self>, run: Run) -> impl Future<Output = Ran<Done<S::Error>>>
     where
         S: Service<Request<RequestBody<B>>, Response = Response<R>>,
         R: Body<Data = Bytes>,
         R::Error: Into<BoxError>,
     {
-        sign(&mut self.head.headers, &run, self.engine.facts().fence);
-        let Self { mut service, mut head, body, rule, engine, early } = *self;
+        let Self { ticket, mut service, mut head, body } = *self;
+        sign(&mut head.headers, &run, ticket.shared.engine.facts().fence);
         head.extensions.insert(run);
-        let request = Request::from_parts(head, RequestBody::whole(body));
-        match service.call(request).await {
-            Ok(answer) => Recorder { rule: &rule, engine: &engine }.record(answer, early).await,
-            Err(error) => Ran { value: Done::Failed(error), verdict: failed(&rule, "the service failed") },
+        let answer = service.call(Request::from_parts(head, RequestBody::whole(body)));
+        async move {
+            let Ticket { rule, shared, ahead, .. } = &*ticket;
+            match answer.await {
+                Ok(answer) => Recorder { rule, engine: &shared.engine, ahead }.record(answer).await,
+                Err(error) => Ran { value: Done::Failed(error), verdict: failed(rule, "the service failed") },
+            }
         }
     }
 }
