@@ -1,6 +1,6 @@
 //! The way of one guarded request: body → fingerprint → engine → answer.
 
-use std::{pin::pin, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response, header};
@@ -13,7 +13,7 @@ use super::{
     admit::{Claimant, Ticket, turned_away},
     answer::Answering,
     future::Flowed,
-    gather::{Gathered, Whole, gather},
+    gather::{Gather, Gathered, Whole},
     work::{Done, Work},
 };
 use crate::{
@@ -86,7 +86,7 @@ where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    match gather(pin!(body), cap).await {
+    match Gather::new(body, cap).await {
         Gathered::Whole(whole) => Ok(whole),
         Gathered::Longer(_) => Err(ProblemKind::RequestTooLarge),
         Gathered::Broken(error) => {

@@ -1,10 +1,16 @@
 //! Bodies that are read whole, up to a cap.
 
-use std::{future::poll_fn, pin::Pin};
+use std::{
+    future::{Future, poll_fn},
+    mem::take,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
 
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
 
 use super::BoxError;
 
@@ -54,45 +60,77 @@ pub(super) enum Gathered {
     Broken(BoxError),
 }
 
-/// Reads `body` to its end, or until it is longer than `cap`. One piece is kept as it came; more are copied into one, so
-/// that a body in many small pieces takes no more than its length.
-pub(super) async fn gather<B>(mut body: Pin<&mut B>, cap: usize) -> Gathered
+pin_project! {
+    /// Reads a body to its end, or until it is longer than its cap. One piece is kept as it came; more are copied into one,
+    /// so that a body in many small pieces takes no more than its length.
+    ///
+    /// No async function: that would hold the body twice, and is a part of every guarded request.
+    #[project = GatherProj]
+    pub(super) struct Gather<B> {
+        #[pin]
+        body: B,
+        cap: usize,
+        first: Bytes,
+        all: Vec<u8>,
+        trailers: Option<Box<HeaderMap>>,
+    }
+}
+
+impl<B: Body> Gather<B> {
+    pub(super) const fn new(body: B, cap: usize) -> Self {
+        Self { body, cap, first: Bytes::new(), all: Vec::new(), trailers: None }
+    }
+
+    /// The size of what is still to come.
+    pub(super) fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+
+    /// What is still to come.
+    pub(super) fn rest(self: Pin<&mut Self>) -> Pin<&mut B> {
+        self.project().body
+    }
+}
+
+impl<B> Future for Gather<B>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    let mut first = Bytes::new();
-    let mut all = Vec::new();
-    let mut trailers = None;
-    while let Some(frame) = next(body.as_mut()).await {
-        let frame = match frame {
-            Ok(frame) => frame,
-            Err(error) => return Gathered::Broken(error),
-        };
-        match frame.into_data() {
-            Ok(piece) if first.is_empty() => first = piece,
-            Ok(piece) => {
-                let begins = all.is_empty();
-                let held = if begins { first.len() } else { all.len() };
-                if begins || all.capacity() - held < piece.len() {
-                    let wanted = held + piece.len() + ahead(held, body.size_hint().exact(), cap);
-                    all.reserve_exact(wanted - all.len());
+    type Output = Gathered;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Gathered> {
+        let GatherProj { mut body, cap, first, all, trailers } = self.project();
+        while let Some(frame) = ready!(body.as_mut().poll_frame(cx)) {
+            let frame = match frame {
+                Ok(frame) => frame,
+                Err(error) => return Poll::Ready(Gathered::Broken(error.into())),
+            };
+            match frame.into_data() {
+                Ok(piece) if first.is_empty() => *first = piece,
+                Ok(piece) => {
+                    let begins = all.is_empty();
+                    let held = if begins { first.len() } else { all.len() };
+                    if begins || all.capacity() - held < piece.len() {
+                        let wanted = held + piece.len() + ahead(held, body.size_hint().exact(), *cap);
+                        all.reserve_exact(wanted - all.len());
+                    }
+                    if begins {
+                        all.extend_from_slice(first);
+                    }
+                    all.extend_from_slice(&piece);
                 }
-                if begins {
-                    all.extend_from_slice(&first);
-                }
-                all.extend_from_slice(&piece);
+                Err(frame) => *trailers = frame.into_trailers().ok().map(Box::new),
             }
-            Err(frame) => trailers = frame.into_trailers().ok().map(Box::new),
+            if first.len().max(all.len()) > *cap {
+                return Poll::Ready(Gathered::Longer(one(first, all)));
+            }
+            if body.is_end_stream() {
+                break;
+            }
         }
-        if first.len().max(all.len()) > cap {
-            return Gathered::Longer(one(first, all));
-        }
-        if body.is_end_stream() {
-            break;
-        }
+        Poll::Ready(Gathered::Whole(Whole { data: one(first, all), trailers: trailers.take() }))
     }
-    Gathered::Whole(Whole { data: one(first, all), trailers })
 }
 
 /// How much room to make beyond what has come, so that all is copied a few times at most. Never much more than has come:
@@ -104,8 +142,8 @@ fn ahead(held: usize, to_come: Option<u64>, cap: usize) -> usize {
     }
 }
 
-fn one(first: Bytes, all: Vec<u8>) -> Bytes {
-    if all.is_empty() { first } else { Bytes::from(all) }
+fn one(first: &mut Bytes, all: &mut Vec<u8>) -> Bytes {
+    if all.is_empty() { take(first) } else { Bytes::from(take(all)) }
 }
 
 /// The next frame. Its error is boxed before anybody awaits again: a body's own need not be `Send`.
@@ -129,8 +167,7 @@ mod tests {
     fn gathered(pieces: &[&'static str], cap: usize) -> Gathered {
         let frames: Vec<_> =
             pieces.iter().map(|p| Ok::<_, Infallible>(Frame::data(Bytes::from_static(p.as_bytes())))).collect();
-        let body = std::pin::pin!(StreamBody::new(stream::iter(frames)));
-        gather(body, cap).now_or_never().unwrap()
+        Gather::new(StreamBody::new(stream::iter(frames)), cap).now_or_never().unwrap()
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! - `service`, `future`: what a server polls. What passes is polled in place; what is guarded is boxed once.
 //! - `flow`: body → fingerprint → engine → answer, for one guarded request.
 //! - `work`: what runs under the grant; `sign`: what the service is told of it; `record`: the recording of its answer.
+//! - `then`: one future after another.
 //! - `early`: answers that go ahead of their recording.
 //! - `answer`: from what the engine says to an answer.
 //! - `gather`, `body`: bodies.
@@ -18,6 +19,7 @@ mod gather;
 mod record;
 mod service;
 mod sign;
+mod then;
 mod work;
 
 use std::{fmt, sync::Arc};

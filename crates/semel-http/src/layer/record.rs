@@ -1,7 +1,9 @@
 //! The recording of an answer, and what it means for the claim.
 
 use std::{
+    future::Future,
     pin::{Pin, pin},
+    sync::Arc,
     time::Duration,
 };
 
@@ -16,9 +18,10 @@ use tokio::sync::mpsc;
 
 use super::{
     BoxError,
+    admit::Ticket,
     answer::blame,
-    early::{Ahead, Early},
-    gather::{Gathered, gather, next},
+    early::Early,
+    gather::{Gather, Gathered, Whole, next},
     work::{Done, Given},
 };
 use crate::{
@@ -36,15 +39,6 @@ const STALLED: Duration = Duration::from_secs(30);
 
 /// How many frames of such an answer may lie between recorder and reader.
 const AHEAD: usize = 16;
-
-/// What it means that there is no whole answer.
-pub(super) fn failed(rule: &Rule, why: &str) -> Verdict {
-    match rule.classify.failed() {
-        Mark::Release => Verdict::Release { counts: true, answer: None },
-        Mark::NothingSent => Verdict::Release { counts: false, answer: None },
-        Mark::Unknown | Mark::Lost | Mark::Keep => Verdict::Unknown { last: Some(why.into()) },
-    }
-}
 
 /// What one pass over an answer's fields finds; each look-up saved is a hash saved.
 #[derive(Default)]
@@ -70,64 +64,84 @@ impl Fields {
 }
 
 /// Records the answer of one run.
-pub(super) struct Recorder<'a> {
-    pub(super) rule: &'a Rule,
-    pub(super) engine: &'a Engine,
-    pub(super) ahead: &'a Ahead,
-}
+pub(super) struct Recorder(pub(super) Arc<Ticket>);
 
-impl Recorder<'_> {
-    pub(super) async fn record<R, E>(&self, answer: Response<R>) -> Ran<Done<E>>
+impl Recorder {
+    /// What it means that the service has failed.
+    pub(super) fn failure<E>(&self, error: E) -> Ran<Done<E>> {
+        Ran { value: Done::Failed(error), verdict: self.failed("the service failed") }
+    }
+
+    /// Not async itself: the answer would be kept twice, and this is a part of every run.
+    pub(super) fn record<R, E>(self, answer: Response<R>) -> impl Future<Output = Ran<Done<E>>>
     where
         R: Body<Data = Bytes>,
         R::Error: Into<BoxError>,
     {
         let (mut head, body) = answer.into_parts();
-        let mut body = pin!(body);
         let fields = Fields::of(&head.headers);
         let mut word = head.extensions.get::<Mark>().copied();
         if fields.outcome {
             let outcome = head.headers.remove(&SEMEL_OUTCOME);
             word = word.or_else(|| outcome.as_ref().and_then(told));
         }
-        // It goes ahead from its first byte: it is made to be read as it comes, or is known to be too long.
-        if fields.events || body.size_hint().lower() > self.rule.caps.response as u64 {
-            return Box::pin(self.pass_on(head, body, Bytes::new(), word)).await;
-        }
-        match gather(body.as_mut(), self.rule.caps.response).await {
-            Gathered::Whole(body) => {
-                let trailers = body.trailers.as_deref();
-                let mark = self.mark(head.status, &head.headers, trailers, word);
-                let outcome = || {
-                    let head = encode_head(head.status, &head.headers, trailers, &self.rule.replay);
-                    Outcome::new(Format::HTTP, head, body.data.clone())
-                };
-                let verdict = match mark {
-                    Mark::Keep => Verdict::Keep(outcome()),
-                    Mark::Release => Verdict::Release { counts: true, answer: Some(outcome()) },
-                    Mark::NothingSent => Verdict::Release { counts: false, answer: Some(outcome()) },
-                    Mark::Unknown | Mark::Lost => Verdict::Unknown { last: Some(status_words(head.status)) },
-                };
-                let instead = head.extensions.get::<ProblemKind>().copied();
-                let given = Given { head, body, not_sent: mark == Mark::NothingSent, instead };
-                Ran { value: Done::Answer(Box::new(given)), verdict }
+        async move {
+            let cap = self.rule().caps.response;
+            let mut body = pin!(Gather::new(body, cap));
+            // It goes ahead from its first byte: it is made to be read as it comes, or is known to be too long.
+            if fields.events || body.size_hint().lower() > cap as u64 {
+                return Box::pin(self.pass_on(head, body.rest(), Bytes::new(), word)).await;
             }
-            Gathered::Longer(begun) => Box::pin(self.pass_on(head, body, begun, word)).await,
-            Gathered::Broken(error) => Ran { value: Done::Broken, verdict: self.broke_off(&error) },
+            match body.as_mut().await {
+                Gathered::Whole(body) => self.whole(head, body, word),
+                Gathered::Longer(begun) => Box::pin(self.pass_on(head, body.rest(), begun, word)).await,
+                Gathered::Broken(error) => Ran { value: Done::Broken, verdict: self.broke_off(&error) },
+            }
         }
     }
 
+    fn rule(&self) -> &Rule {
+        &self.0.rule
+    }
+
+    fn whole<E>(&self, head: http::response::Parts, body: Whole, word: Option<Mark>) -> Ran<Done<E>> {
+        let trailers = body.trailers.as_deref();
+        let mark = self.mark(head.status, &head.headers, trailers, word);
+        let outcome = || {
+            let head = encode_head(head.status, &head.headers, trailers, &self.rule().replay);
+            Outcome::new(Format::HTTP, head, body.data.clone())
+        };
+        let verdict = match mark {
+            Mark::Keep => Verdict::Keep(outcome()),
+            Mark::Release => Verdict::Release { counts: true, answer: Some(outcome()) },
+            Mark::NothingSent => Verdict::Release { counts: false, answer: Some(outcome()) },
+            Mark::Unknown | Mark::Lost => Verdict::Unknown { last: Some(status_words(head.status)) },
+        };
+        let instead = head.extensions.get::<ProblemKind>().copied();
+        let given = Given { head, body, not_sent: mark == Mark::NothingSent, instead };
+        Ran { value: Done::Answer(Box::new(given)), verdict }
+    }
+
     fn mark(&self, status: StatusCode, headers: &HeaderMap, trailers: Option<&HeaderMap>, word: Option<Mark>) -> Mark {
-        match word.unwrap_or_else(|| self.rule.classify.verdict(&Answered { status, headers, trailers })) {
+        match word.unwrap_or_else(|| self.rule().classify.verdict(&Answered { status, headers, trailers })) {
             // Whoever made this answer has none of the service's: the status is the proxy's own and no row is about it.
-            Mark::Lost => self.rule.classify.failed(),
+            Mark::Lost => self.rule().classify.failed(),
             mark => mark,
         }
     }
 
     fn broke_off(&self, error: &BoxError) -> Verdict {
-        tracing::debug!(%error, rule = self.rule.name(), "an answer broke off");
-        failed(self.rule, "the answer broke off")
+        tracing::debug!(%error, rule = self.rule().name(), "an answer broke off");
+        self.failed("the answer broke off")
+    }
+
+    /// What it means that there is no whole answer.
+    fn failed(&self, why: &str) -> Verdict {
+        match self.rule().classify.failed() {
+            Mark::Release => Verdict::Release { counts: true, answer: None },
+            Mark::NothingSent => Verdict::Release { counts: false, answer: None },
+            Mark::Unknown | Mark::Lost | Mark::Keep => Verdict::Unknown { last: Some(why.into()) },
+        }
     }
 
     /// Passes an answer on while it comes. It is done only if it ends cleanly, and is recorded without its body.
@@ -155,8 +169,9 @@ impl Recorder<'_> {
         head.headers.insert(&IDEMPOTENCY_STATUS, foreseen.value());
         blame(&mut head);
         let (frames, reader) = mpsc::channel(AHEAD);
-        let is_wanted = self.ahead.leave(Early { head, frames: reader, length, engine: self.engine.clone() });
-        let mut reader = Reader { frames: is_wanted.then_some(frames), engine: self.engine };
+        let engine = &self.0.shared.engine;
+        let is_wanted = self.0.ahead.leave(Early { head, frames: reader, length, engine: engine.clone() });
+        let mut reader = Reader { frames: is_wanted.then_some(frames), engine };
         if !begun.is_empty() {
             reader.hand(Frame::data(begun)).await;
         }
@@ -177,7 +192,7 @@ impl Recorder<'_> {
         }
         let verdict = match self.mark(status, &headers, trailers.as_ref(), word) {
             Mark::Keep => {
-                let head = encode_head(status, &headers, trailers.as_ref(), &self.rule.replay);
+                let head = encode_head(status, &headers, trailers.as_ref(), &self.rule().replay);
                 Verdict::Keep(Outcome::without_body(Format::HTTP, head, Withheld::TooLarge { len }))
             }
             Mark::Release => Verdict::Release { counts: true, answer: None },

@@ -1,6 +1,6 @@
 //! What runs under the grant: the inner service.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, ops::ControlFlow, sync::Arc};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -8,13 +8,7 @@ use http_body::Body;
 use semel_core::engine::{Ran, Run};
 use tower_service::Service;
 
-use super::{
-    BoxError, RequestBody,
-    admit::Ticket,
-    gather::Whole,
-    record::{Recorder, failed},
-    sign::sign,
-};
+use super::{BoxError, RequestBody, admit::Ticket, gather::Whole, record::Recorder, sign::sign, then::then};
 use crate::problem::ProblemKind;
 
 /// What is needed to run; dropped as soon as the claim is not ours.
@@ -69,12 +63,12 @@ impl<S> Work<S> {
         sign(&mut head.headers, &run, ticket.shared.engine.facts().fence);
         head.extensions.insert(run);
         let answer = service.call(Request::from_parts(head, RequestBody::whole(body)));
-        async move {
-            let Ticket { rule, shared, ahead, .. } = &*ticket;
-            match answer.await {
-                Ok(answer) => Recorder { rule, engine: &shared.engine, ahead }.record(answer).await,
-                Err(error) => Ran { value: Done::Failed(error), verdict: failed(rule, "the service failed") },
+        then(answer, move |answer| {
+            let recorder = Recorder(ticket);
+            match answer {
+                Ok(answer) => ControlFlow::Continue(recorder.record(answer)),
+                Err(error) => ControlFlow::Break(recorder.failure(error)),
             }
-        }
+        })
     }
 }
