@@ -194,6 +194,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_host_is_looked_up_where_a_rule_is_for_one() {
+        let place = |host_of_a_rule: &str| {
+            let text = format!(
+                "[upstream.shop]
+                urls = [\"http://127.0.0.1:3000\"]
+                [principal]
+                header = \"X-User\"
+                [[rule]]
+                name = \"one\"
+                match = \"POST /orders\"
+                {host_of_a_rule}
+                [[rule]]
+                name = \"other\"
+                match = \"POST /*\""
+            );
+            let file = config::Source::new("semel.toml", text);
+            let config = Config::from_parts(Some(file), &config::Flags::default()).unwrap();
+            let request = http::Request::post("/orders").header(HOST, "shop.test:80").body(()).unwrap();
+            (config.rules.by_host(), find(&config.rules, &RequestView::of(&request)).unwrap().index)
+        };
+        assert_eq!(place(""), (false, 0));
+        assert_eq!(place("host = \"shop.test\""), (true, 0));
+        assert_eq!(place("host = \"bank.test\""), (true, 1));
+    }
+
+    #[test]
     fn the_same_target_at_another_host_is_another_question() {
         let target = |uri: &str, host: &str| {
             let request = http::Request::post(uri).header(HOST, host).body(()).unwrap();

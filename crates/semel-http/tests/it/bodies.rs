@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::body::Body;
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
+use futures_util::{FutureExt, StreamExt, stream};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use semel_core::engine::Engine;
@@ -146,6 +146,22 @@ async fn a_long_answer_is_recorded_although_nobody_reads_it_yet() {
     // The frames have room between recorder and reader.
     until("the recording ends", || engine.load().running == 0).await;
     assert_eq!(answer.into_body().collect().await.unwrap().to_bytes().len(), 8 * 11);
+}
+
+/// Left for a reader who never comes, its frames would have filled their place, and the claim would have been held until
+/// the reader counted as stalled.
+#[tokio::test]
+async fn a_long_answer_whose_client_has_left_before_it_began_is_recorded_without_a_reader() {
+    let engine = Engine::memory();
+    let service = guard(&engine, small(), move |_| async {
+        tokio::task::yield_now().await;
+        answer(200, frames(200))
+    });
+    let mut first = Box::pin(service.clone().oneshot(post("k", "x")));
+    assert!((&mut first).now_or_never().is_none());
+    drop(first);
+    until("the recording ends", || engine.load().running == 0).await;
+    assert_eq!(send(&service, post("k", "x")).await.problem(), "outcome-unavailable");
 }
 
 #[tokio::test]
