@@ -1,0 +1,6 @@
+//! The stores on real databases, each started for these tests alone.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod mysql;
+mod postgres;
