@@ -53,6 +53,15 @@ pub enum ConnectError {
     },
 }
 
+/// What a migration did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Migrated {
+    /// The version of the tables before; 0 where there were none.
+    pub from: u32,
+    /// The version they have now.
+    pub to: u32,
+}
+
 /// The tables that were found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Schema {

@@ -20,6 +20,8 @@ pub mod postgres;
 mod record;
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
-pub use error::{ConnectError, Schema};
+pub use error::{ConnectError, Migrated, Schema};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub use options::Options;
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresStore;

@@ -143,6 +143,12 @@ impl<S: Server> Pool<S> {
         }
     }
 
+    /// A connection that was made elsewhere, for whoever comes first.
+    pub(crate) fn add(&self, connection: S::Connection) {
+        let now = self.0.env.clock.now();
+        self.0.put(connection, now, self.0.generation.load(Ordering::Relaxed));
+    }
+
     /// Ends what is idle and refuses further calls.
     pub(crate) fn close(&self) {
         self.0.room.close();

@@ -57,7 +57,7 @@ impl Columns {
     }
 
     /// The columns of a record's bytes, readable or not.
-    #[cfg(any(test, feature = "testing"))]
+    #[cfg(feature = "testing")]
     pub(crate) fn of(bytes: &Bytes) -> Self {
         let record = Record::decode(bytes);
         let header = bytes.first_chunk::<HEADER_LEN>();
@@ -67,7 +67,7 @@ impl Columns {
             state: header.map_or(i16::from(record.state as u8), |h| i16::from(h[4])),
             flags: i16::from(record.flags.byte()),
             fp_v: i16::from(record.fingerprint.version().algorithm),
-            fp: (record.fingerprint.version().algorithm != 0).then(|| record.fingerprint.digest().to_vec()),
+            fp: Some(record.fingerprint.digest().to_vec()),
             owner: record.owner.as_bytes().to_vec(),
             fence: record.fence.map_or(0, |f| i64::try_from(f.get()).unwrap_or(i64::MAX)),
             attempt: i32::try_from(record.attempt).unwrap_or(i32::MAX),
@@ -94,7 +94,7 @@ pub(crate) fn rule(rest: &Bytes) -> String {
     Rest::read(rest).map(|rest| rest.meta.rule.replace('\0', "")).unwrap_or_default()
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
     use semel_core::{
         Fence, Owner, StoreTime,

@@ -1,1 +1,4 @@
-//! PostgreSQL.
+//! PostgreSQL: the conformance suite straight and through a transaction pooler, and what only this store has to show.
+
+mod bed;
+mod conformance;

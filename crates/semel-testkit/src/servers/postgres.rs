@@ -1,0 +1,188 @@
+//! PostgreSQL, with a standby and a transaction pooler where a test needs them.
+
+mod cluster;
+mod pooler;
+
+pub use pooler::PgBouncer;
+
+use std::{path::Path, process::Command};
+
+use tempfile::TempDir;
+
+use super::{Process, free_port};
+
+/// How often a port that somebody else took is exchanged for another.
+const TRIES: usize = 5;
+
+/// One PostgreSQL server, its data in a temporary folder. Dropping it kills it and removes the folder.
+///
+/// Everybody on the loopback may be its superuser `postgres`, without a password. Nothing is synced to disk unless a
+/// setting says `fsync=on`.
+#[derive(Debug)]
+pub struct Postgres {
+    process: Process,
+    dir: TempDir,
+    port: u16,
+    settings: Vec<String>,
+}
+
+impl Postgres {
+    /// A new, empty server.
+    ///
+    /// # Panics
+    /// When PostgreSQL is not installed or does not start; so for the other calls.
+    pub async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// The same with settings as in `postgresql.conf`: `["max_connections=20"]`.
+    ///
+    /// # Panics
+    /// See [`Postgres::start`].
+    pub async fn start_with(settings: &[&str]) -> Self {
+        let dir = cluster::folder();
+        cluster::copy(&cluster::template(), &dir.path().join("data"));
+        Self::on(dir, settings.iter().map(|&s| s.to_owned()).collect()).await
+    }
+
+    /// A standby that follows this server, which keeps up to some moments behind it.
+    ///
+    /// # Panics
+    /// See [`Postgres::start`].
+    pub async fn standby(&self) -> Self {
+        let dir = cluster::folder();
+        let (data, port) = (dir.path().join("data"), self.port.to_string());
+        let mut backup = cluster::command("pg_basebackup");
+        backup.args(["-h", "127.0.0.1", "-U", "postgres", "-R", "-X", "stream", "-c", "fast", "--no-sync"]);
+        run(backup.args(["-p", &port, "-D"]).arg(data));
+        Self::on(dir, self.settings.clone()).await
+    }
+
+    async fn on(dir: TempDir, settings: Vec<String>) -> Self {
+        for _ in 0..TRIES {
+            let port = free_port();
+            let mut process = launch(dir.path(), port, &settings);
+            if answers(&mut process, port).await {
+                return Self { process, dir, port, settings };
+            }
+            assert!(process.said().contains("Address already in use"), "{}", process.said());
+        }
+        panic!("somebody took {TRIES} ports in a row")
+    }
+
+    /// Where its database `postgres` is.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.url_of("postgres")
+    }
+
+    /// Where a database of it is.
+    #[must_use]
+    pub fn url_of(&self, database: &str) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// The port it listens on; the same after a restart.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its process: to pause it, or to see whether it runs.
+    #[must_use]
+    pub const fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// What `sql` says, in the database `postgres`: rows by line, columns by `|`.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn sql(&self, sql: &str) -> String {
+        self.sql_in("postgres", sql)
+    }
+
+    /// The same in another database.
+    ///
+    /// # Panics
+    /// When it fails.
+    pub fn sql_in(&self, database: &str, sql: &str) -> String {
+        let mut psql = Command::new("psql");
+        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql]);
+        run(psql.arg(self.url_of(database))).trim_end().to_owned()
+    }
+
+    /// Makes a standby the primary, and waits until it is.
+    ///
+    /// # Panics
+    /// When it is no standby.
+    pub fn promote(&self) {
+        assert_eq!(self.sql("SELECT pg_promote(true, 30)"), "t", "{}", self.process.said());
+    }
+
+    /// Ends all sessions, writes a checkpoint, and ends.
+    pub fn stop(&mut self) {
+        self.process.stop_by(rustix::process::Signal::INT);
+    }
+
+    /// Ends at once: what it acknowledged is in its log, to be recovered from.
+    pub fn stop_at_once(&mut self) {
+        self.process.stop_by(rustix::process::Signal::QUIT);
+    }
+
+    /// Starts it again after a stop, on the data it kept.
+    ///
+    /// # Panics
+    /// See [`Postgres::start`].
+    pub async fn start_again(&mut self) {
+        assert!(!self.process.runs(), "stop it first");
+        self.process = launch(self.dir.path(), self.port, &self.settings);
+        assert!(answers(&mut self.process, self.port).await, "{}", self.process.said());
+    }
+
+    /// Stops it and starts it again.
+    ///
+    /// # Panics
+    /// See [`Postgres::start`].
+    pub async fn restart(&mut self) {
+        self.stop();
+        self.start_again().await;
+    }
+}
+
+fn launch(dir: &Path, port: u16, settings: &[String]) -> Process {
+    let mut command = cluster::command("postgres");
+    command.arg("-D").arg(dir.join("data"));
+    let port = format!("port={port}");
+    let ours = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "shared_buffers=32MB", &port];
+    for setting in ours.into_iter().chain(settings.iter().map(String::as_str)) {
+        command.args(["-c", setting]);
+    }
+    Process::start("postgres", &mut command, &dir.join("log"))
+}
+
+/// Whether it answers; `false` when it ended instead.
+async fn answers(process: &mut Process, port: u16) -> bool {
+    let port = port.to_string();
+    let (mut polls, mut answers) = (0, false);
+    while !answers && process.runs() {
+        polls += 1;
+        assert!(polls < 3_000, "it does not begin to answer:\n{}", process.said());
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        let mut ready = Command::new(cluster::program("pg_isready"));
+        answers = ready
+            .args(["-q", "-h", "127.0.0.1", "-U", "postgres", "-d", "postgres", "-p", &port])
+            .status()
+            .is_ok_and(|status| status.success());
+    }
+    // Another server may have the port, and answer there.
+    answers && process.runs()
+}
+
+/// What a command says when it succeeds.
+fn run(command: &mut Command) -> String {
+    let done = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; ./test installs what is missing"));
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(done.status.success(), "{command:?}\n{said}{}", String::from_utf8_lossy(&done.stderr));
+    said
+}

@@ -1,0 +1,97 @@
+//! The folder that a server's data lives in: made once by `initdb`, then copied.
+
+use std::{
+    fs::{self, File},
+    os::unix::{
+        fs::{MetadataExt, chown},
+        process::CommandExt,
+    },
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+};
+
+use tempfile::TempDir;
+
+use super::run;
+
+/// Who runs the server: it refuses to be root, so then it is the user `postgres`.
+fn user() -> Option<(u32, u32)> {
+    static USER: OnceLock<Option<(u32, u32)>> = OnceLock::new();
+    *USER.get_or_init(|| {
+        if !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        let number =
+            |flag| run(Command::new("id").args([flag, "postgres"])).trim().parse().expect("`id` says a number");
+        Some((number("-u"), number("-g")))
+    })
+}
+
+/// The newest version that is installed.
+pub(super) fn program(name: &str) -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+        let version = |path: &Path| path.file_name().and_then(|n| n.to_str()).and_then(|n| n.parse::<u32>().ok());
+        let newest = versions.map(|entry| entry.path()).filter(|p| version(p).is_some()).max_by_key(|p| version(p));
+        // Where it is not Debian's, it is to be found by its name alone.
+        newest.map_or_else(PathBuf::new, |version| version.join("bin"))
+    });
+    folder.join(name)
+}
+
+/// A command of PostgreSQL's, run as its user.
+pub(super) fn command(name: &str) -> Command {
+    as_user(Command::new(program(name)))
+}
+
+/// The same command, run as PostgreSQL's user.
+pub(super) fn as_user(mut command: Command) -> Command {
+    if let Some((uid, gid)) = user() {
+        command.uid(uid).gid(gid);
+    }
+    // The folder that a test runs in need not be open to that user.
+    command.current_dir("/");
+    command
+}
+
+/// A temporary folder that the server's user may write to: in memory, where the machine has such a place, since a cluster
+/// is a thousand files.
+pub(super) fn folder() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    let dir = tempfile::Builder::new().prefix("semel-postgres-").tempdir_in(place);
+    let dir = dir.expect("a temporary folder can be made");
+    if let Some((uid, gid)) = user() {
+        chown(dir.path(), Some(uid), Some(gid)).expect("root may give a folder away");
+    }
+    dir
+}
+
+/// An empty cluster, made once and kept beside the test's program: `initdb` takes longer than most tests.
+pub(super) fn template() -> PathBuf {
+    let program = std::env::current_exe().expect("a program knows where it is");
+    let near = program.parent().and_then(Path::parent).expect("a test lies in a folder of the target directory");
+    let template =
+        near.join(format!("semel-postgres-{}", fs::metadata(self::program("postgres")).map_or(0, |m| m.ino())));
+    let lock = File::create(near.join("semel-postgres.lock")).expect("a lock file can be made");
+    lock.lock().expect("a file can be locked");
+    if !template.exists() {
+        let dir = folder();
+        let made = dir.path().join("data");
+        let mut initdb = command("initdb");
+        initdb.args(["--no-sync", "--no-instructions", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"]);
+        run(initdb.args(["--wal-segsize=1", "-D"]).arg(&made));
+        let unfinished = near.join("semel-postgres.new");
+        let _none = fs::remove_dir_all(&unfinished);
+        copy(&made, &unfinished);
+        fs::rename(&unfinished, &template).expect("a folder can be renamed");
+    }
+    template
+}
+
+/// Copies a folder with its owners and modes.
+pub(super) fn copy(from: &Path, to: &Path) {
+    run(Command::new("cp").args(["-a", "--reflink=auto"]).args([from, to]));
+}
