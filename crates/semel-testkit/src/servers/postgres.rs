@@ -14,14 +14,15 @@ use super::{Process, free_port};
 /// How often a port that somebody else took is exchanged for another.
 const TRIES: usize = 5;
 
-/// One PostgreSQL server, its data in a temporary folder. Dropping it kills it and removes the folder.
+/// One PostgreSQL server, its data in a temporary folder. Dropping it ends it and removes the folder.
 ///
 /// Everybody on the loopback may be its superuser `postgres`, without a password. Nothing is synced to disk unless a
 /// setting says `fsync=on`.
 #[derive(Debug)]
 pub struct Postgres {
     process: Process,
-    dir: TempDir,
+    /// Taken only from a server that has ended.
+    dir: Option<TempDir>,
     port: u16,
     settings: Vec<String>,
 }
@@ -40,8 +41,32 @@ impl Postgres {
     /// # Panics
     /// See [`Postgres::start`].
     pub async fn start_with(settings: &[&str]) -> Self {
+        let empty = cluster::kept("empty", async || cluster::make()).await;
+        Self::copy_of(&empty, settings).await
+    }
+
+    /// A server on a copy of one that was prepared once and is kept beside the tests' program. A new `name` is prepared
+    /// anew: let it say what `prepare` does.
+    ///
+    /// # Panics
+    /// See [`Postgres::start`].
+    pub async fn prepared(name: &str, settings: &[&str], prepare: impl AsyncFnOnce(&Self)) -> Self {
+        let make = async || {
+            let mut server = Self::start_with(settings).await;
+            // It makes a third of the files, and nobody copies it.
+            server.sql("UPDATE pg_database SET datistemplate = false WHERE datname = 'template0'");
+            server.sql("DROP DATABASE template0");
+            prepare(&server).await;
+            server.stop();
+            server.dir.take().expect("a server has its folder until it ends")
+        };
+        let prepared = cluster::kept(name, make).await;
+        Self::copy_of(&prepared, settings).await
+    }
+
+    async fn copy_of(cluster: &Path, settings: &[&str]) -> Self {
         let dir = cluster::folder();
-        cluster::copy(&cluster::template(), &dir.path().join("data"));
+        cluster::copy(cluster, &dir.path().join("data"));
         Self::on(dir, settings.iter().map(|&s| s.to_owned()).collect()).await
     }
 
@@ -63,7 +88,7 @@ impl Postgres {
             let port = free_port();
             let mut process = launch(dir.path(), port, &settings);
             if answers(&mut process, port).await {
-                return Self { process, dir, port, settings };
+                return Self { process, dir: Some(dir), port, settings };
             }
             assert!(process.said().contains("Address already in use"), "{}", process.said());
         }
@@ -136,7 +161,8 @@ impl Postgres {
     /// See [`Postgres::start`].
     pub async fn start_again(&mut self) {
         assert!(!self.process.runs(), "stop it first");
-        self.process = launch(self.dir.path(), self.port, &self.settings);
+        let dir = self.dir.as_ref().expect("a server has its folder until it ends");
+        self.process = launch(dir.path(), self.port, &self.settings);
         assert!(answers(&mut self.process, self.port).await, "{}", self.process.said());
     }
 
@@ -150,11 +176,28 @@ impl Postgres {
     }
 }
 
+/// A server that is killed leaves its shared memory to the machine; one that is stopped takes it along.
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        if self.process.runs() {
+            self.process.resume();
+            self.stop_at_once();
+        }
+    }
+}
+
 fn launch(dir: &Path, port: u16, settings: &[String]) -> Process {
     let mut command = cluster::command("postgres");
     command.arg("-D").arg(dir.join("data"));
     let port = format!("port={port}");
-    let ours = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "shared_buffers=32MB", &port];
+    let ours = [
+        "listen_addresses=127.0.0.1",
+        "unix_socket_directories=",
+        "fsync=off",
+        "shared_buffers=32MB",
+        "dynamic_shared_memory_type=mmap",
+        &port,
+    ];
     for setting in ours.into_iter().chain(settings.iter().map(String::as_str)) {
         command.args(["-c", setting]);
     }

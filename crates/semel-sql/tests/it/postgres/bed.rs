@@ -13,7 +13,9 @@ use semel_sql::{Options, PostgresStore};
 use semel_testkit::servers::{PgBouncer, Postgres};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
-const BLANK: &str = "semel_blank";
+/// What is copied for a new database; and the first one, which is there from the start.
+const BLANK: &str = "template1";
+const FIRST: &str = "postgres";
 
 /// In this schema lies a function that hides the server's own, and the time by which it is ahead.
 const CLOCK: &str = "
@@ -22,12 +24,13 @@ const CLOCK: &str = "
     INSERT INTO fake.clock VALUES ('0');
     CREATE FUNCTION fake.statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE
         AS 'SELECT pg_catalog.statement_timestamp() + (SELECT ahead FROM fake.clock)';
-    CREATE EXTENSION pg_walinspect";
+    CREATE EXTENSION pg_walinspect;
+    CREATE EXTENSION pg_stat_statements";
 
 /// A server, its pooler, and the databases on it that nobody uses any more.
 pub(crate) struct Place {
     pub(crate) server: Postgres,
-    pooler: PgBouncer,
+    pooler: tokio::sync::OnceCell<PgBouncer>,
     free: Mutex<Vec<String>>,
     made: Mutex<u32>,
 }
@@ -55,12 +58,25 @@ async fn place() -> Arc<Place> {
 
 impl Place {
     async fn start() -> Self {
-        let server = Postgres::start_with(&["max_connections=300", "autovacuum=off"]).await;
-        run(&server.url(), &format!("CREATE DATABASE {BLANK}")).await;
-        PostgresStore::migrate(&server.url_of(BLANK), &Options::default()).await.unwrap();
-        run(&server.url_of(BLANK), CLOCK).await;
-        let pooler = PgBouncer::start(&server, 20).await;
-        Self { server, pooler, free: Mutex::default(), made: Mutex::default() }
+        let settings = ["max_connections=300", "autovacuum=off", "shared_preload_libraries=pg_stat_statements"];
+        let sql = PostgresStore::migration_sql();
+        let name = format!("semel-{:08x}", name_of(&[&sql, CLOCK]));
+        let server = Postgres::prepared(&name, &settings, async |server| {
+            for database in [BLANK, FIRST] {
+                PostgresStore::migrate(&server.url_of(database), &Options::default()).await.unwrap();
+                run(&server.url_of(database), CLOCK).await;
+                let path = format!("ALTER DATABASE {database} SET search_path = public, fake, pg_catalog");
+                run(&server.url_of(database), &path).await;
+            }
+        })
+        .await;
+        let free = Mutex::new(vec![FIRST.to_owned()]);
+        Self { server, pooler: tokio::sync::OnceCell::new(), free, made: Mutex::default() }
+    }
+
+    /// Where a database is through the pooler.
+    pub(crate) async fn pooled_url_of(&self, database: &str) -> String {
+        self.pooler.get_or_init(async || PgBouncer::start(&self.server, 20).await).await.url_of(database)
     }
 
     async fn database(&self) -> String {
@@ -87,6 +103,12 @@ impl Place {
     }
 }
 
+/// A number that says whether any of the texts changed.
+fn name_of(texts: &[&str]) -> u32 {
+    let bytes = texts.iter().flat_map(|text| text.bytes());
+    bytes.fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
 async fn run(url: &str, sql: &str) {
     let mut connection = PgConnection::connect(url).await.unwrap();
     sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut connection).await.unwrap();
@@ -97,13 +119,14 @@ async fn run(url: &str, sql: &str) {
 pub(crate) struct Bed<const POOLED: bool> {
     pub(crate) place: Arc<Place>,
     pub(crate) database: String,
+    url: String,
     admin: tokio::sync::Mutex<PgConnection>,
     began: String,
 }
 
 impl<const POOLED: bool> Bed<POOLED> {
     pub(crate) fn url(&self) -> String {
-        if POOLED { self.place.pooler.url_of(&self.database) } else { self.place.server.url_of(&self.database) }
+        self.url.clone()
     }
 
     /// A store on the bed.
@@ -124,15 +147,16 @@ impl<const POOLED: bool> Bed<POOLED> {
 }
 
 impl<const POOLED: bool> semel_testkit::conformance::Bed for Bed<POOLED> {
-    const SEQUENCES: u32 = 160;
+    const SEQUENCES: u32 = 110;
 
     async fn start() -> Self {
         let place = place().await;
         let database = place.database().await;
+        let url = if POOLED { place.pooled_url_of(&database).await } else { place.server.url_of(&database) };
         let mut admin = PgConnection::connect(&place.server.url_of(&database)).await.unwrap();
         let rows = sqlx::raw_sql("SELECT pg_current_wal_insert_lsn()::text").fetch_all(&mut admin).await.unwrap();
         let began = rows[0].try_get(0).unwrap();
-        Self { place, database, admin: tokio::sync::Mutex::new(admin), began }
+        Self { place, database, url, admin: tokio::sync::Mutex::new(admin), began }
     }
 
     async fn client(&self) -> Arc<dyn StoreAdmin> {

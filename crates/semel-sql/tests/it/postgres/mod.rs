@@ -1,4 +1,11 @@
 //! PostgreSQL: the conformance suite straight and through a transaction pooler, and what only this store has to show.
 
+mod asking;
 mod bed;
 mod conformance;
+mod counted;
+mod errors;
+mod marks;
+mod migrations;
+mod servers;
+mod waking;

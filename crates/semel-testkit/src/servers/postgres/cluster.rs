@@ -69,26 +69,33 @@ pub(super) fn folder() -> TempDir {
     dir
 }
 
-/// An empty cluster, made once and kept beside the test's program: `initdb` takes longer than most tests.
-pub(super) fn template() -> PathBuf {
+/// A cluster that was made once and is kept beside the test's program; `make` fills the folder it is given. Processes that
+/// want it at the same time wait for the one that makes it.
+pub(super) async fn kept(name: &str, make: impl AsyncFnOnce() -> TempDir) -> PathBuf {
     let program = std::env::current_exe().expect("a program knows where it is");
     let near = program.parent().and_then(Path::parent).expect("a test lies in a folder of the target directory");
-    let template =
-        near.join(format!("semel-postgres-{}", fs::metadata(self::program("postgres")).map_or(0, |m| m.ino())));
-    let lock = File::create(near.join("semel-postgres.lock")).expect("a lock file can be made");
+    // Another version of the server cannot read it.
+    let server = fs::metadata(self::program("postgres")).map_or(0, |m| m.ino());
+    let cluster = near.join(format!("semel-postgres-{server}-{name}"));
+    let lock = File::create(near.join(format!("semel-postgres-{name}.lock"))).expect("a lock file can be made");
     lock.lock().expect("a file can be locked");
-    if !template.exists() {
-        let dir = folder();
-        let made = dir.path().join("data");
-        let mut initdb = command("initdb");
-        initdb.args(["--no-sync", "--no-instructions", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"]);
-        run(initdb.args(["--wal-segsize=1", "-D"]).arg(&made));
-        let unfinished = near.join("semel-postgres.new");
+    if !cluster.exists() {
+        let made = make().await;
+        let unfinished = near.join(format!("semel-postgres-{name}.new"));
         let _none = fs::remove_dir_all(&unfinished);
-        copy(&made, &unfinished);
-        fs::rename(&unfinished, &template).expect("a folder can be renamed");
+        copy(&made.path().join("data"), &unfinished);
+        fs::rename(&unfinished, &cluster).expect("a folder can be renamed");
     }
-    template
+    cluster
+}
+
+/// An empty cluster.
+pub(super) fn make() -> TempDir {
+    let dir = folder();
+    let mut initdb = command("initdb");
+    initdb.args(["--no-sync", "--no-instructions", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"]);
+    run(initdb.args(["--wal-segsize=1", "-D"]).arg(dir.path().join("data")));
+    dir
 }
 
 /// Copies a folder with its owners and modes.
