@@ -111,8 +111,15 @@ fn literal(out: &mut String, arg: &Arg<'_>) {
 
 fn hex(out: &mut String, bytes: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
-    out.extend(digits.map(char::from));
+    let mut digits = [0; 2 * 512];
+    for piece in bytes.chunks(512) {
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(piece) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        // Digits are text.
+        out.push_str(std::str::from_utf8(&digits[..2 * piece.len()]).unwrap_or_default());
+    }
 }
 
 #[cfg(test)]
