@@ -1,15 +1,15 @@
 //! A store whose calls are timed.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use semel_core::Fence;
 use semel_core::env::{Clock, Tick};
 use semel_core::identity::Identity;
 use semel_core::store::{
-    Ask, Claim, Claimed, Extended, Health, Issued, NewToken, Releasing, Renewal, Renewed, Reply, Seen, Settled,
-    Settlement, Store, StoreFacts, StoreFuture,
+    Ask, Changes, Claim, Claimed, Extended, Health, Issued, NewToken, Releasing, Renewal, Renewed, Reply, Seen,
+    Settled, Settlement, Store, StoreFacts, StoreFuture,
 };
 
 use crate::Metrics;
@@ -100,5 +100,9 @@ impl Store for Measured {
 
     fn facts(&self) -> StoreFacts {
         self.inner.facts()
+    }
+
+    fn tell_changes(&self, to: Weak<dyn Changes>) {
+        self.inner.tell_changes(to);
     }
 }

@@ -5,7 +5,14 @@ use std::{
     time::Duration,
 };
 
-use crate::{engine::Kept, env::Tick, identity::Identity, ids::Fence, refusal::Refusal, store::StoreError};
+use crate::{
+    engine::{Kept, OpenReason},
+    env::Tick,
+    identity::Identity,
+    ids::Fence,
+    refusal::Refusal,
+    store::StoreError,
+};
 
 /// Is told of every event, inline: must not block. No observer costs nothing.
 pub trait Observer: Send + Sync + 'static {
@@ -114,6 +121,17 @@ pub enum What<'a> {
     },
     /// The store had lost a claim that was held; it was claimed again under this fence.
     StoreForgot(Fence),
+    /// A renewal found no record: the store lost it. What follows tells whether the claim could be made again.
+    RecordMissing,
+    /// Work runs without a grant, as the rule says `open`.
+    Unguarded(OpenReason),
+    /// Too many calls were not answered: from now on one a second finds out whether the store is back, and others fail at
+    /// once. What belongs to running work is sent all the same.
+    BreakerOpened,
+    /// The store answers again.
+    BreakerClosed,
+    /// The store has lost its records: the mark that it keeps is gone, or was made anew.
+    StoreLostRecords,
 }
 
 /// A verdict without its data, for labels.

@@ -31,6 +31,15 @@ pub enum OnInFlight {
     Reject,
 }
 
+/// What becomes of a request while the store does not answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnStoreError {
+    /// It is refused, and nothing runs.
+    Closed,
+    /// It runs without a grant, marked and counted. Copies of one process still run once; others may run it again.
+    Open,
+}
+
 /// The validated settings of one rule. Cheap to share; the names are those of `semel.toml`.
 #[derive(Debug)]
 pub struct Policy {
@@ -50,6 +59,7 @@ struct Values {
     max_attempts: u16,
     on_duplicate: OnDuplicate,
     on_in_flight: OnInFlight,
+    on_store_error: OnStoreError,
     max_running: usize,
     message: Option<Arc<str>>,
 }
@@ -71,6 +81,7 @@ impl Policy {
                 max_attempts: u16::MAX,
                 on_duplicate: OnDuplicate::Replay,
                 on_in_flight: OnInFlight::Wait(10 * SECOND),
+                on_store_error: OnStoreError::Closed,
                 max_running: 1_000,
                 message: None,
             },
@@ -131,6 +142,12 @@ impl Policy {
         self.values.on_in_flight
     }
 
+    /// What becomes of a request while the store does not answer.
+    #[must_use]
+    pub const fn on_store_error(&self) -> OnStoreError {
+        self.values.on_store_error
+    }
+
     /// How much work of this rule may run at once.
     #[must_use]
     pub const fn max_running(&self) -> usize {
@@ -160,6 +177,7 @@ impl PolicyBuilder {
         self.values.ttl = DAY;
         self.unknown_ttl = Some(NEVER);
         self.values.takeover = None;
+        self.values.on_store_error = OnStoreError::Closed;
         self.values.on_duplicate = OnDuplicate::Replay;
         self
     }
@@ -231,6 +249,12 @@ impl PolicyBuilder {
     /// What a duplicate of something that is under way gets.
     pub const fn on_in_flight(mut self, what: OnInFlight) -> Self {
         self.values.on_in_flight = what;
+        self
+    }
+
+    /// What becomes of a request while the store does not answer.
+    pub const fn on_store_error(mut self, what: OnStoreError) -> Self {
+        self.values.on_store_error = what;
         self
     }
 

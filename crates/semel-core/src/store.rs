@@ -1,11 +1,13 @@
 #![doc = include_str!("store.md")]
 
+mod changes;
 mod error;
 mod finding;
 mod future;
 mod memory;
 mod shape;
 
+pub use changes::Changes;
 pub use error::{Did, StoreError, StoreErrorKind};
 pub use finding::{Finding, Grade};
 pub use future::{Pending, Reply, StoreFuture};
@@ -15,7 +17,7 @@ pub use shape::{
     Page, Purged, Releasing, Renewal, Renewed, Resolution, Resolved, Seen, Settled, Settlement, StoreFacts, Target,
 };
 
-use std::time::Duration;
+use std::{sync::Weak, time::Duration};
 
 use crate::{identity::Identity, ids::Fence, record::StateCode};
 
@@ -54,6 +56,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// What this store can promise. Constant for the life of the value.
     fn facts(&self) -> StoreFacts;
+
+    /// From now on tells `to` of every record that a person settles, deletes or withdraws, in whatever process: engines
+    /// remember outcomes for a while. For shared stores that can; where nobody tells, what is remembered is at most
+    /// `TierConfig::ttl` old. Returns at once; a connection that it needs is made in the background.
+    fn tell_changes(&self, to: Weak<dyn Changes>) {
+        drop(to);
+    }
 }
 
 /// What people use. `Arc<dyn StoreAdmin>` coerces to `Arc<dyn Store>`.

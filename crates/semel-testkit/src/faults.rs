@@ -5,7 +5,7 @@ use std::{
     fmt,
     future::Future,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -17,9 +17,9 @@ use semel_core::{
     identity::Identity,
     record::StateCode,
     store::{
-        Ask, Claim, Claimed, Cursor, Did, Extended, Filter, Health, Issued, NewToken, Page, Purged, Releasing, Renewal,
-        Renewed, Reply, Resolution, Resolved, Seen, Settled, Settlement, Store, StoreAdmin, StoreError, StoreFacts,
-        StoreFuture, Target,
+        Ask, Changes, Claim, Claimed, Cursor, Did, Extended, Filter, Health, Issued, NewToken, Page, Purged, Releasing,
+        Renewal, Renewed, Reply, Resolution, Resolved, Seen, Settled, Settlement, Store, StoreAdmin, StoreError,
+        StoreFacts, StoreFuture, Target,
     },
 };
 use tokio::sync::watch;
@@ -36,6 +36,8 @@ pub enum Op {
     Extend,
     Withdraw,
     Get,
+    /// Counted; meets no fault.
+    Wait,
     Health,
     List,
     Resolve,
@@ -46,7 +48,7 @@ pub enum Op {
 }
 
 impl Op {
-    const COUNT: usize = 15;
+    const COUNT: usize = 16;
 }
 
 /// What happens to one call.
@@ -116,6 +118,11 @@ impl<S> Faults<S> {
     /// Lets all go on that are held now.
     pub fn let_go(&self) {
         self.plan.gate.send_modify(|n| *n += 1);
+    }
+
+    /// How many calls there were in all.
+    pub fn counted(&self) -> u64 {
+        self.plan.counts.iter().map(|n| n.load(Ordering::SeqCst)).sum()
     }
 
     /// How many calls of a kind there were.
@@ -216,6 +223,7 @@ impl<S: Store> Store for Faults<S> {
     }
 
     fn wait<'a>(&'a self, id: &'a Identity, seen: Option<Fence>) -> StoreFuture<'a, ()> {
+        self.plan.counts[Op::Wait as usize].fetch_add(1, Ordering::SeqCst);
         self.store.wait(id, seen)
     }
 
@@ -225,6 +233,10 @@ impl<S: Store> Store for Faults<S> {
 
     fn facts(&self) -> StoreFacts {
         self.store.facts()
+    }
+
+    fn tell_changes(&self, to: Weak<dyn Changes>) {
+        self.store.tell_changes(to);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
-use super::{Grant, lease::Lease};
+use super::{Grant, OpenReason, lease::Lease};
 use crate::{
     fingerprint::Fingerprint,
     identity::{Identity, ScopeTag},
@@ -95,6 +95,14 @@ impl Call {
 pub enum Begin {
     /// The right to run.
     Granted(Grant),
+    /// The store does not answer and the rule says `open`: run without a grant, and say so. A variant to match, not a flag
+    /// to overlook.
+    Unguarded {
+        /// Settles like any other: the outcome is recorded if the store answers by then.
+        grant: Grant,
+        /// Why.
+        why: OpenReason,
+    },
     /// It was done; this came back.
     Replay {
         /// The recorded outcome.
@@ -113,7 +121,13 @@ pub struct Run {
 }
 
 impl Run {
-    /// The number of the grant.
+    /// Why the work runs without a grant, where it does. Then no other number says anything: nobody counts.
+    #[must_use]
+    pub fn unguarded(&self) -> Option<OpenReason> {
+        self.lease.unguarded
+    }
+
+    /// The number of the grant; the lowest there is where there was none.
     #[must_use]
     pub fn fence(&self) -> Fence {
         self.lease.fence
@@ -219,6 +233,15 @@ pub enum Answer<T> {
         /// What the work gave.
         value: T,
         /// What became of its claim.
+        kept: Kept,
+    },
+    /// Run without a grant, as the store did not answer and the rule says `open`: another copy may have run elsewhere.
+    Unguarded {
+        /// What the work gave.
+        value: T,
+        /// Why there was no grant.
+        why: OpenReason,
+        /// What became of its outcome.
         kept: Kept,
     },
     /// Run before; this came back.

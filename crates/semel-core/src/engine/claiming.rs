@@ -12,8 +12,11 @@ use std::{
 use super::{
     Call, Grant, Inner,
     bounds::Activity,
+    breaker::Pass,
     lease::{Lease, local_deadline},
+    open::{opens, unguarded},
     settling::Tries,
+    tier::{Asks, Said},
 };
 use crate::{
     env::Tick,
@@ -56,8 +59,13 @@ pub(super) enum Why {
 }
 
 impl Turned {
-    fn away(refusal: Refusal, call: Call) -> Self {
+    pub(super) fn away(refusal: Refusal, call: Call) -> Self {
         Self { identity: call.identity, policy: call.policy, why: Why::Refused(refusal) }
+    }
+
+    /// Whether an attempt is waited for.
+    pub(super) const fn waits(&self) -> bool {
+        matches!(self.why, Why::Met(_))
     }
 }
 
@@ -116,17 +124,26 @@ where
     async move {
         // Until the grant counts by itself, or there is none.
         let mut activity = None;
+        // One load where the store is this process's own and nothing runs without a grant.
+        let mut asks = None;
+        if inner.tier.is_used() {
+            asks = Box::pin(inner.join(&call)).await?;
+        }
         // A room of its own, which is used again for what comes after.
         let entered = {
             let mut ask = inner.ask(&call, inner.owner());
-            match inner.claimed(&call, &mut ask, &mut activity).await {
+            match inner.claimed(&call, &mut ask, &mut asks, &mut activity).await {
                 Ok(won) => won.grant(inner, call, ask),
-                Err(NotWon::Found(Judgement::InFlight(running))) => Entered::Turned(met(call, ask, running)),
-                Err(NotWon::Found(Judgement::Replay(recorded))) => Entered::Turned(recorded_for(call, recorded)),
-                Err(NotWon::Found(other)) => Entered::Turned(Turned::away(refusal(&call, other), call)),
+                Err(NotWon::Found(judgement)) => Entered::Turned(turned(call, ask, judgement)),
                 Err(NotWon::Refused(refusal)) => Entered::Turned(Turned::away(refusal, call)),
+                Err(NotWon::Open { stray }) => match Box::pin(unguarded(inner, call, ask, stray)).await {
+                    Ok(grant) => Entered::Granted(grant),
+                    Err(turned) => Entered::Turned(turned),
+                },
             }
         };
+        // Those who wait for this claim's answer have it by now, or find what came of it.
+        drop(asks);
         match entered {
             Entered::Granted(grant) => {
                 drop(activity);
@@ -163,6 +180,10 @@ struct Won {
 enum NotWon {
     Found(Judgement),
     Refused(Refusal),
+    /// The store did not answer, and the rule runs without it.
+    Open {
+        stray: bool,
+    },
 }
 
 impl Inner {
@@ -171,11 +192,12 @@ impl Inner {
         self: &Arc<Self>,
         call: &Call,
         ask: &mut Ask,
+        asks: &mut Option<Box<Asks>>,
         activity: &mut Option<Activity>,
     ) -> Result<Won, NotWon> {
         for _ in 0..=RACES {
-            let sent = self.now();
-            let Sent { result, stray } = self.claim(ask, sent, activity).await;
+            let (sent, epoch) = (self.now(), self.tier.epoch());
+            let Sent { result, stray } = self.claim(ask, sent, Self::admit, activity).await;
             let (found, now) = match result {
                 Ok(Claimed::Granted { claim, left, unresolved, .. }) => {
                     if unresolved {
@@ -188,14 +210,21 @@ impl Inner {
                     self.take_back(stray, &call.policy, ask);
                     return Err(NotWon::Refused(not_run(stray, None)));
                 }
+                Err(error) if opens(&call.policy, &error) => return Err(NotWon::Open { stray }),
                 Err(error) => {
                     self.take_back(stray, &call.policy, ask);
-                    return Err(NotWon::Refused(match Refusal::of_store(&error) {
-                        Refusal::StoreUnavailable { retry_after, .. } => not_run(stray, retry_after),
-                        other => other,
-                    }));
+                    return Err(refused(
+                        asks,
+                        match Refusal::of_store(&error) {
+                            Refusal::StoreUnavailable { retry_after, .. } => not_run(stray, retry_after),
+                            other => other,
+                        },
+                    ));
                 }
             };
+            if let Some(record) = &found {
+                self.tier.keep(epoch, &call.identity, record, now, sent);
+            }
             let judgement = judge(ask, found.as_ref(), now, &call.caller);
             if let Judgement::Again { claim, left } = judgement {
                 return Ok(Won { claim, sent, left, stray });
@@ -206,10 +235,30 @@ impl Inner {
                 *ask = self.ask(call, self.owner());
             }
             if !matches!(judgement, Judgement::Raced) {
+                if let Some(asks) = asks {
+                    asks.say(Said::Found(found.map(Box::new), now));
+                }
                 return Err(NotWon::Found(judgement));
             }
         }
-        Err(NotWon::Refused(Refusal::InFlight { retry_after: Duration::from_millis(100) }))
+        Err(refused(asks, Refusal::InFlight { retry_after: Duration::from_millis(100) }))
+    }
+}
+
+/// A refusal that is the same for all who wait for this claim's answer.
+fn refused(asks: &mut Option<Box<Asks>>, refusal: Refusal) -> NotWon {
+    if let Some(asks) = asks {
+        asks.say(Said::Refused(refusal.clone()));
+    }
+    NotWon::Refused(refusal)
+}
+
+/// What a judgement means under the call's policy; for those that need no further claim.
+pub(super) fn turned(call: Call, ask: Ask, judgement: Judgement) -> Turned {
+    match judgement {
+        Judgement::InFlight(running) => met(call, ask, running),
+        Judgement::Replay(recorded) => recorded_for(call, recorded),
+        other => Turned::away(refusal(&call, other), call),
     }
 }
 
@@ -236,6 +285,10 @@ impl Won {
         }
         if !grant.sit_down() {
             return Entered::Unfit(grant, Refusal::TooManyRunning);
+        }
+        if !grant.begin_here() {
+            // A copy runs here without a grant.
+            return Entered::Unfit(grant, Refusal::InFlight { retry_after: Duration::from_millis(100) });
         }
         grant.keep();
         Entered::Granted(grant)
@@ -311,7 +364,7 @@ const fn late() -> Refusal {
 }
 
 impl Inner {
-    fn ask(&self, call: &Call, owner: Owner) -> Ask {
+    pub(super) fn ask(&self, call: &Call, owner: Owner) -> Ask {
         let policy = &call.policy;
         let what = AskFor {
             identity: call.identity,
@@ -331,7 +384,13 @@ impl Inner {
     /// Sends a claim; where its reply is lost, or it came late by a clock that had moved, once more as the same owner.
     ///
     /// A drain waits for what may turn out to be granted: a store that takes its time is an `activity`.
-    async fn claim(&self, ask: &mut Ask, first_sent: Tick, activity: &mut Option<Activity>) -> Sent {
+    async fn claim(
+        &self,
+        ask: &mut Ask,
+        first_sent: Tick,
+        admit: fn(&Self) -> Result<Pass, StoreError>,
+        activity: &mut Option<Activity>,
+    ) -> Sent {
         let mut stray = false;
         let mut sent = first_sent;
         for is_last in [false, true] {
@@ -343,6 +402,10 @@ impl Inner {
                 },
             };
             ask.set_not_after(now + self.of_use(first_sent, sent, ask.lease));
+            let pass = match admit(self) {
+                Ok(pass) => pass,
+                Err(error) => return Sent { result: Err(error), stray },
+            };
             let result = match self.store.claim(ask).split() {
                 Ok(result) => result,
                 Err(pending) => {
@@ -351,6 +414,7 @@ impl Inner {
                 }
             };
             self.heard(StoreCall::Claim, &ask.identity, &result);
+            self.ended(pass, &result);
             let again = match &result {
                 Ok(Claimed::Granted { now, .. } | Claimed::Found { now, .. }) => {
                     self.store_clock.saw(sent, *now);
@@ -380,23 +444,26 @@ impl Inner {
     }
 
     async fn ask_the_time(&self, id: &Identity, activity: &mut Option<Activity>) -> Result<StoreTime, StoreError> {
+        let pass = self.admit()?;
         activity.get_or_insert_with(|| self.bounds.activity());
         let sent = self.now();
         let health = self.within(StoreCall::Health, id, self.store.health()).await;
+        self.ended(pass, &health);
         // Whatever became of the question, nothing was claimed.
         let health = health.map_err(StoreError::of_nothing)?;
         self.store_clock.saw(sent, health.now);
+        self.saw_health(&health);
         Ok(self.store_clock.at(self.now()).unwrap_or(health.now))
     }
 
     /// How long a claim is of use to its sender: the store's time-out and that of one repeat.
-    fn patience(&self) -> Duration {
+    pub(super) fn patience(&self) -> Duration {
         2 * self.times.store_timeout
     }
 
     /// Takes back a claim of which nobody knows whether it arrived, or may yet: it is released by its owner's id until
     /// that is answered at a time when the claim itself would be refused as late.
-    fn take_back(self: &Arc<Self>, stray: bool, policy: &Policy, ask: &Ask) {
+    pub(super) fn take_back(self: &Arc<Self>, stray: bool, policy: &Policy, ask: &Ask) {
         if stray {
             let fate = Releasing::Fate {
                 identity: &ask.identity,
@@ -467,7 +534,8 @@ impl Inner {
             },
         );
         let sent = self.now();
-        let Sent { result, stray } = self.claim(&mut ask, sent, &mut None).await;
+        // It belongs to running work: the breaker does not hold it up.
+        let Sent { result, stray } = self.claim(&mut ask, sent, |inner| Ok(inner.pass()), &mut None).await;
         if stray {
             lease.may_stray_until(self.now() + self.patience());
         }

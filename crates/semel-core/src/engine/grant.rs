@@ -2,7 +2,7 @@
 
 use std::{fmt, future::Future, sync::Arc};
 
-use super::{Inner, Kept, Run, Verdict, bounds::Hold, keeper::Keeper, lease::Lease, settling};
+use super::{Inner, Kept, OpenReason, Run, Verdict, bounds::Hold, keeper::Keeper, lease::Lease, settling};
 use crate::{ids::Fence, observe::Event};
 
 /// The right to run, with its lease kept alive. Settling consumes it; dropped, its outcome is unknown.
@@ -34,6 +34,12 @@ impl Grant {
     /// Takes a place among the running; `false` where there is none.
     pub(super) fn sit_down(&mut self) -> bool {
         self.hold.as_mut().is_some_and(Hold::sit_down)
+    }
+
+    /// Lets copies find it here; `false` where one runs without a grant already.
+    pub(super) fn begin_here(&self) -> bool {
+        let Hold { inner, lease, .. } = self.held();
+        inner.tier.begins(lease)
     }
 
     /// Keeps its lease alive from now on.
@@ -68,10 +74,16 @@ impl Grant {
         Run { lease: Arc::clone(self.lease()) }
     }
 
-    /// The number of the grant.
+    /// The number of the grant; the lowest there is where there was none.
     #[must_use]
     pub fn fence(&self) -> Fence {
         self.lease().fence
+    }
+
+    /// Why there is no grant behind it, where there is none.
+    #[must_use]
+    pub fn unguarded(&self) -> Option<OpenReason> {
+        self.lease().unguarded
     }
 
     /// Whether the lease still stands by local time; to be looked at right before the first byte leaves.

@@ -131,7 +131,11 @@ fn look(inner: &Arc<Inner>) {
     let (mut told, mut due) = (Vec::new(), Vec::new());
     for lease in inner.keeper.held.lock().leases.iter() {
         if lease.deadline() <= now && !lease.is_lost.load(Ordering::Acquire) {
-            told.push((Arc::clone(lease), What::LeaseOverdue));
+            match lease.unguarded {
+                None => told.push((Arc::clone(lease), What::LeaseOverdue)),
+                // There was no lease; the end of `max_hold` is told below.
+                Some(_) => _ = lease.tell_lost(),
+            }
         }
         if lease.hold_until <= now && !lease.is_overheld.swap(true, Ordering::AcqRel) {
             told.push((Arc::clone(lease), What::Overheld));
@@ -164,7 +168,10 @@ async fn renew(inner: &Arc<Inner>, due: Vec<Borrowed>) {
     let answers = {
         let renewal = |b| Renewal { claim: Borrowed::claim(b), lease: term(b), keep: b.lease().policy.unknown_ttl() };
         let batch: Vec<Renewal<'_>> = due.iter().map(renewal).collect();
-        inner.within(StoreCall::Renew, due[0].lease().identity(), inner.store.renew(&batch)).await
+        let pass = inner.pass();
+        let answers = inner.within(StoreCall::Renew, due[0].lease().identity(), inner.store.renew(&batch)).await;
+        inner.ended(pass, &answers);
+        answers
     };
     match answers {
         Ok(answers) => {
@@ -190,7 +197,10 @@ fn renewed(inner: &Arc<Inner>, borrowed: Borrowed, sent: Tick, answer: Renewed) 
     let lease = Arc::clone(borrowed.lease());
     match answer {
         Renewed::Left(left) => lease.renewed(inner, sent, left),
-        Renewed::Missing => reclaim(inner, borrowed),
+        Renewed::Missing => {
+            tell(inner, &lease, What::RecordMissing);
+            reclaim(inner, borrowed);
+        }
         Renewed::Lost(record) if is_own_later(&record, borrowed.claim()) => reclaim(inner, borrowed),
         Renewed::Lost(record) => {
             // Our own, but no longer in flight: settled by the service itself, or by a person. Not lost to anybody.

@@ -4,7 +4,7 @@ use std::{
     fmt,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::{Call, Inner, jittered};
+use super::{Call, Inner, OpenReason, jittered, open::NO_FENCE};
 use crate::{
     env::{Clock, Env, Tick},
     fingerprint::Fingerprint,
@@ -51,9 +51,23 @@ pub(crate) struct Lease {
     pub(super) overheld: Notify,
     claim: Mutex<Option<Claim>>,
     claim_back: Notify,
+    settlement: AtomicU8,
+    /// Set where the work runs without a grant, and why.
+    pub(super) unguarded: Option<OpenReason>,
 }
 
 impl Lease {
+    /// What stands in for a lease where the store did not answer: nothing to renew, and no end before `max_hold`.
+    pub(super) fn unguarded(env: &Env, call: Call, ask: Ask, why: OpenReason) -> Self {
+        let now = env.clock.now();
+        // No store has granted it. As the lowest there is it takes no other's place.
+        let claim = ask.grant(NO_FENCE, 1);
+        let lease = Self::new(env, call, ask, claim, now, Duration::ZERO);
+        lease.deadline.store(lease.hold_until.as_nanos(), Ordering::Release);
+        lease.stop_renewing();
+        Self { unguarded: Some(why), ..lease }
+    }
+
     /// A lease that was granted for a claim sent at `sent`, with `left` on it when the store answered.
     pub(super) fn new(env: &Env, call: Call, ask: Ask, claim: Claim, sent: Tick, left: Duration) -> Self {
         let Call { policy, scope, .. } = call;
@@ -75,6 +89,8 @@ impl Lease {
             claim: Mutex::new(Some(claim)),
             claim_back: Notify::new(),
             ask,
+            settlement: AtomicU8::new(NOT_SENT),
+            unguarded: None,
         }
     }
 
@@ -177,6 +193,31 @@ impl Lease {
         token
     }
 
+    /// Its settlement is sent, or sent again; `true` for the first repeat. From now on the record may have moved on, and
+    /// others may know that before the one who sent it hears of it.
+    pub(super) fn settlement_sent(&self) -> bool {
+        match self.settlement.load(Ordering::Relaxed) {
+            NOT_SENT => self.settlement.store(SENT, Ordering::Release),
+            SENT => {
+                self.settlement.store(REPEATED, Ordering::Release);
+                return true;
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// Whether the record may have moved on from this attempt.
+    pub(super) fn is_settling(&self) -> bool {
+        self.settlement.load(Ordering::Acquire) != NOT_SENT
+    }
+
+    /// Whether what is known here of the attempt is what the store has: its lease stands, and no settlement of it went
+    /// unanswered.
+    pub(super) fn is_known(&self) -> bool {
+        self.is_good() && self.settlement.load(Ordering::Acquire) != REPEATED
+    }
+
     /// Takes the claim out to renew it, if nobody else has.
     pub(super) fn borrow(self: &Arc<Self>) -> Option<Borrowed> {
         let claim = self.claim.lock().take()?;
@@ -239,6 +280,11 @@ impl fmt::Debug for Lease {
 pub(super) fn local_deadline(sent: Tick, left: Duration) -> Tick {
     sent + (left - left / 20)
 }
+
+/// How far the settlement is, which one task alone sends.
+const NOT_SENT: u8 = 0;
+const SENT: u8 = 1;
+const REPEATED: u8 = 2;
 
 const NEVER: Tick = Tick::from_nanos(u64::MAX);
 

@@ -6,33 +6,46 @@
 //! - `leaving`: callers that leave; what they have begun goes on in a task.
 //! - `lease`, `keeper`: one keeper per process renews what is held.
 //! - `settling`: recording outlasts a store outage and belongs to no request.
+//! - `joining`, `tier`: copies of one process join what it has under way or remembers, before any claim is sent.
+//! - `open`: runs without a grant while the store does not answer, for rules that say so.
+//! - `breaker`, `store_health`: a store that does not answer is not asked by everybody; one that lost its records is told.
 //! - `bounds`: how much may run and wait; what a drain waits for.
 
 mod bounds;
+mod breaker;
 mod call;
 mod claiming;
 mod grant;
+mod joining;
 mod keeper;
 mod lease;
 mod leaving;
+mod open;
 mod running;
 mod settling;
+mod store_health;
 mod sweeping;
+mod tier;
 mod waiting;
 
 pub use call::{Answer, Begin, Broken, Call, Kept, OnCancel, Ran, Run, Verdict};
 pub use grant::Grant;
+pub use open::OpenReason;
+pub use tier::{Local, TierConfig};
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
-use self::{bounds::Bounds, claiming::StoreClock, keeper::Keeper, waiting::Flights};
+use self::{
+    bounds::Bounds, breaker::Breaker, claiming::StoreClock, keeper::Keeper, store_health::StoreHealth, tier::Tier,
+    waiting::Flights,
+};
 use crate::{
     env::{Env, Tick},
     identity::{Identity, Secret},
     ids::Owner,
     observe::{Event, Observer, StoreCall, What},
     record::Record,
-    store::{Capacity, Did, MemoryStore, Pending, Reply, Store, StoreError, StoreFacts},
+    store::{Capacity, Changes, Did, MemoryStore, Pending, Reply, Store, StoreError, StoreFacts},
 };
 
 /// The engine. Cheap to clone and not generic: neither a layer nor a macro carries the store's type.
@@ -67,6 +80,9 @@ pub(crate) struct Inner {
     limits: Limits,
     times: Times,
     store_clock: StoreClock,
+    store_health: Arc<StoreHealth>,
+    breaker: Breaker,
+    tier: Arc<Tier>,
     keeper: Arc<Keeper>,
     flights: Arc<Flights>,
     bounds: Bounds,
@@ -108,6 +124,8 @@ pub struct Times {
     pub commit_wait: Duration,
     /// How long recording is tried (60 s); then the record reads as unknown.
     pub settle_for: Duration,
+    /// How often a shared store is asked for its health (5 s).
+    pub watch: Duration,
 }
 
 impl Default for Times {
@@ -116,6 +134,7 @@ impl Default for Times {
             store_timeout: Duration::from_millis(250),
             commit_wait: Duration::from_secs(2),
             settle_for: Duration::from_secs(60),
+            watch: Duration::from_secs(5),
         }
     }
 }
@@ -138,6 +157,7 @@ impl Engine {
             observers: Vec::new(),
             limits: Limits::default(),
             times: Times::default(),
+            tier: TierConfig::default(),
         }
     }
 
@@ -207,7 +227,10 @@ impl Engine {
     /// The store's.
     pub async fn status(&self, id: &Identity) -> Result<Option<Record>, StoreError> {
         let inner = &self.0;
-        Ok(inner.within(StoreCall::Get, id, inner.store.get(id)).await?.record)
+        let pass = inner.admit()?;
+        let seen = inner.within(StoreCall::Get, id, inner.store.get(id)).await;
+        inner.ended(pass, &seen);
+        Ok(seen?.record)
     }
 
     /// Tells the observers of something that an entrance in front of the engine decided by itself.
@@ -219,6 +242,19 @@ impl Engine {
     #[must_use]
     pub fn load(&self) -> Load {
         Load { running: self.0.bounds.running(), waiting: self.0.flights.waiting() }
+    }
+
+    /// What this process makes of its store now.
+    #[must_use]
+    pub fn store_state(&self) -> StoreState {
+        let inner = &self.0;
+        let (lost, lost_at) = inner.store_health.losses();
+        StoreState {
+            breaker_open: inner.breaker.is_open(),
+            lost,
+            since_lost: (lost > 0).then(|| inner.now().since(lost_at)),
+            local: inner.tier.counts(),
+        }
     }
 
     /// Waits for owned work and open settlements, at most until `deadline`. Call it after the server has stopped and
@@ -252,6 +288,19 @@ pub struct Load {
     pub waiting: usize,
 }
 
+/// What a process makes of its store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StoreState {
+    /// Whether the breaker is open: the store did not answer, and is asked by one call a second only.
+    pub breaker_open: bool,
+    /// How often the store was found to have lost its records.
+    pub lost: u64,
+    /// How long ago that was noticed last.
+    pub since_lost: Option<Duration>,
+    /// What was answered here, without the store.
+    pub local: Local,
+}
+
 /// How a drain ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Drained {
@@ -270,6 +319,7 @@ pub struct EngineBuilder {
     observers: Vec<Arc<dyn Observer>>,
     limits: Limits,
     times: Times,
+    tier: TierConfig,
 }
 
 impl EngineBuilder {
@@ -297,11 +347,26 @@ impl EngineBuilder {
         self
     }
 
-    /// The engine. Starts nothing: the keeper's task begins with the first claim.
+    /// How much of a shared store's outcomes this process remembers.
+    pub const fn tier(mut self, tier: TierConfig) -> Self {
+        self.tier = tier;
+        self
+    }
+
+    /// The engine. Starts nothing: its tasks begin with the first claim. A shared store hears whom to tell of changes.
     #[must_use]
     pub fn build(self) -> Engine {
+        let facts = self.store.facts();
+        let tier = Arc::new(Tier::new(facts.shared, self.tier));
+        if tier.remembers() {
+            let changes: Arc<dyn Changes> = Arc::clone(&tier) as _;
+            self.store.tell_changes(Arc::downgrade(&changes));
+        }
         Engine(Arc::new(Inner {
-            facts: self.store.facts(),
+            facts,
+            tier,
+            breaker: Breaker::new(facts.shared),
+            store_health: Arc::default(),
             store: self.store,
             keeper: Arc::new(Keeper::default()),
             flights: Arc::new(Flights::default()),

@@ -12,7 +12,7 @@ use std::{
 use pin_project_lite::pin_project;
 
 use super::{
-    Answer, Begin, Broken, Call, Grant, Inner, OnCancel, Ran, Run, Verdict,
+    Answer, Begin, Broken, Call, Grant, Inner, Kept, OnCancel, OpenReason, Ran, Run, Verdict,
     claiming::{Turned, Why, enter},
     grant::Dropped,
     lease::Lease,
@@ -35,7 +35,10 @@ pub(super) async fn begin(inner: &Arc<Inner>, call: Call) -> Begin {
     match enter_safely(inner, call).await {
         Ok(mut grant) => {
             grant.when_dropped(Dropped::Unknown);
-            Begin::Granted(grant)
+            match grant.unguarded() {
+                None => Begin::Granted(grant),
+                Some(why) => Begin::Unguarded { grant, why },
+            }
         }
         Err(turned) => match duplicate(inner, turned).await {
             Ok((recorded, waited)) => Begin::Replay { recorded, waited },
@@ -112,7 +115,7 @@ where
         .await
     };
     let (last, broken) = match ended {
-        Ok(Ran { value, verdict }) => return Answer::Executed { value, kept: grant.settle(verdict).await },
+        Ok(Ran { value, verdict }) => return executed(grant.unguarded(), value, grant.settle(verdict).await),
         Err(Ended::Overheld) => (overheld(grant.lease()), Broken::Overheld),
         Err(Ended::Panicked(panic)) => {
             let lease = grant.lease();
@@ -124,6 +127,13 @@ where
     };
     let _unknown = grant.settle(Verdict::Unknown { last: Some(last.into()) }).await;
     Answer::Broken(broken)
+}
+
+fn executed<T>(unguarded: Option<OpenReason>, value: T, kept: Kept) -> Answer<T> {
+    match unguarded {
+        None => Answer::Executed { value, kept },
+        Some(why) => Answer::Unguarded { value, why, kept },
+    }
 }
 
 enum Ended {
@@ -202,7 +212,7 @@ where
         () = lease.overheld.notified() => None,
     };
     match ran {
-        Some(Ran { value, verdict }) => Answer::Executed { value, kept: grant.settle(verdict).await },
+        Some(Ran { value, verdict }) => executed(lease.unguarded, value, grant.settle(verdict).await),
         None => {
             let verdict = match on_cancel {
                 OnCancel::Unknown => Verdict::Unknown { last: Some(overheld(&lease).into()) },

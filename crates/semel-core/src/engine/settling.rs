@@ -20,7 +20,7 @@ use crate::{
     ids::StoreTime,
     judge::Recorded,
     observe::{Event, StoreCall, What},
-    record::{Body, Flags, Outcome, Payload, Record, Rest, StateCode, Withheld},
+    record::{Body, Flags, Outcome, Payload, Record, Rest, StateCode, VERSION, Withheld},
     refusal::Refusal,
     store::{Claim, Releasing, Reply, Settled, Settlement, StoreError},
 };
@@ -29,8 +29,9 @@ use crate::{
 /// is awaited for `commit_wait`.
 pub(super) fn settle(hold: Hold, verdict: Verdict) -> impl Future<Output = Kept> + Send + use<> {
     let inner = Arc::clone(&hold.inner);
+    let wait = inner.commit_wait(&hold.lease);
     let recording = GoesOn::from_now(inner, "semel settle", Box::pin(Open { hold, verdict }.record()));
-    let in_time = InTime { recording, over: None };
+    let in_time = InTime { recording, wait, over: None };
     async move { in_time.await.unwrap_or(Kept::Unrecorded) }
 }
 
@@ -47,6 +48,9 @@ impl Open {
             let Self { hold, verdict } = &mut self;
             let (inner, lease) = (&*hold.inner, &*hold.lease);
             inner.keeper.drop_lease(lease);
+            if lease.unguarded.is_some() {
+                inner.tell_copies(&hold.lease, verdict);
+            }
             let mut claim = match lease.try_take() {
                 Some(claim) => claim,
                 None => Box::pin(lease.take()).await,
@@ -70,12 +74,16 @@ impl Open {
         let (inner, lease) = (&self.hold.inner, &self.hold.lease);
         inner.report(lease, &self.verdict, &kept);
         inner.abandon_strays(lease);
+        // After the store and before the waiters: who finds nothing here finds it there.
+        inner.tier.over(lease);
         if let Some(news) = news {
             // Who came after the store had forgotten met the attempt under its later fence.
             if claim.fence() != lease.fence {
                 inner.flights.tell(lease.identity(), claim.fence(), news.clone());
             }
             inner.flights.tell(lease.identity(), lease.fence, news);
+        } else {
+            inner.flights.look_again(lease.identity(), lease.fence);
         }
         self.hold.end();
         kept
@@ -87,6 +95,7 @@ impl Drop for Open {
     fn drop(&mut self) {
         if self.hold.is_active() {
             let (inner, lease) = (&self.hold.inner, &self.hold.lease);
+            inner.tier.over(lease);
             inner.bounds.count_cut();
             let event = Event::new(lease.identity(), lease.policy.name(), What::SettlementAbandoned);
             inner.emit(&event.attempt(lease.attempt));
@@ -94,9 +103,10 @@ impl Drop for Open {
     }
 }
 
-/// The end of `recording`, or `None` where that takes longer than `commit_wait`; then it goes on by itself.
+/// The end of `recording`, or `None` where that takes longer than `wait`; then it goes on by itself.
 struct InTime<T: Send + 'static> {
     recording: GoesOn<Arc<Inner>, T>,
+    wait: Duration,
     /// Set where the end is not at hand.
     over: Option<BoxFuture>,
 }
@@ -109,8 +119,8 @@ impl<T: Send + 'static> Future for InTime<T> {
         if let Poll::Ready(done) = Pin::new(&mut this.recording).poll(cx) {
             return Poll::Ready(Some(done));
         }
-        let inner = this.recording.inner();
-        let over = this.over.get_or_insert_with(|| inner.env.clock.sleep_until(inner.now() + inner.times.commit_wait));
+        let (inner, wait) = (this.recording.inner(), this.wait);
+        let over = this.over.get_or_insert_with(|| inner.env.clock.sleep_until(inner.now() + wait));
         over.as_mut().poll(cx).map(|()| None)
     }
 }
@@ -135,12 +145,14 @@ pub(super) async fn park(hold: Hold) {
         let release = || inner.store.release(&what);
         let _parked = inner.until(inner.tries(inner.now()), StoreCall::Release, lease.identity(), release).await;
     };
-    let _in_time = InTime { recording: GoesOn::from_now(inner, "semel settle", Box::pin(parking)), over: None }.await;
+    let wait = inner.times.commit_wait;
+    let recording = GoesOn::from_now(inner, "semel settle", Box::pin(parking));
+    let _in_time = InTime { recording, wait, over: None }.await;
 }
 
 impl Inner {
     async fn complete(&self, lease: &Lease, claim: &mut Claim, outcome: &Outcome, began: Tick) -> (Kept, Option<News>) {
-        let settled_at = self.store_time(began);
+        let (settled_at, epoch) = (self.store_time(began), self.tier.epoch());
         let mut rest = outcome_rest(lease, outcome, settled_at);
         let mut whole = matches!(outcome.body, Body::Whole(_));
         if rest.len() as u64 > self.facts.max_rest {
@@ -150,7 +162,10 @@ impl Inner {
             let (fingerprint, ttl) = (lease.fingerprint(), lease.policy.ttl());
             let to = Settlement::Done { fingerprint, rest: rest.clone(), body_kept: whole, ttl };
             let tries = Tries { until: began + self.times.settle_for, end_when_full: whole };
-            let settle = || self.store.settle(claim, &to);
+            let settle = || {
+                self.sends_settlement(lease);
+                self.store.settle(claim, &to)
+            };
             let settled = self.until(tries, StoreCall::Settle, lease.identity(), settle).await;
             if matches!(&settled, Err(e) if whole && e.is_full()) {
                 (rest, whole) = (outcome_rest(lease, &bodyless(outcome), settled_at), false);
@@ -160,6 +175,12 @@ impl Inner {
         };
         match settled {
             Ok(Settled::Ok { restored }) => {
+                if self.tier.remembers() {
+                    let record = done(lease, claim, (&rest, whole), settled_at);
+                    self.tier.keep(epoch, lease.identity(), &record, settled_at, began);
+                }
+                // There was nothing that the store could have lost.
+                let restored = restored && lease.unguarded.is_none();
                 let news = if self.flights.is_any() { recorded(&rest, lease.policy.ttl()) } else { None };
                 let news = news.map(|r| match r.outcome.body {
                     Body::Whole(_) => News::Recorded(r),
@@ -173,14 +194,16 @@ impl Inner {
     }
 
     async fn unknown(&self, lease: &Lease, claim: &mut Claim, last: Option<&str>, began: Tick) -> (Kept, Option<News>) {
-        let payload = last.map_or(Payload::Nothing, |words| Payload::Words(words.into()));
         let to = Settlement::Unknown {
             fingerprint: lease.fingerprint(),
-            rest: Rest::write(lease.meta(), &payload),
+            rest: words_rest(lease, last),
             ttl: lease.policy.unknown_ttl(),
         };
         let settled = loop {
-            let settle = || self.store.settle(claim, &to);
+            let settle = || {
+                self.sends_settlement(lease);
+                self.store.settle(claim, &to)
+            };
             let settled = self.until(self.tries(began), StoreCall::Settle, lease.identity(), settle).await;
             if !self.adopts(lease, claim, &settled).await {
                 break settled;
@@ -207,7 +230,10 @@ impl Inner {
         let released = loop {
             let (keep, rest) = (lease.policy.ttl(), lease.rest().clone());
             let what = Releasing::Held { claim, counts, park: false, keep, rest };
-            let release = || self.store.release(&what);
+            let release = || {
+                self.sends_settlement(lease);
+                self.store.release(&what)
+            };
             let released = self.until(self.tries(began), StoreCall::Release, lease.identity(), release).await;
             if !self.adopts(lease, claim, &released).await {
                 break released;
@@ -234,16 +260,24 @@ impl Inner {
     /// Whether a settlement was refused because the record is the same owner's under a later fence: the store had lost
     /// the claim, and the reply to claiming again was lost. Then `claim` is that one, and the settlement goes by it.
     async fn adopts(&self, lease: &Lease, claim: &mut Claim, settled: &Result<Settled, StoreError>) -> bool {
-        match settled {
-            Ok(Settled::Lost(record)) if is_own_later(record, claim) => match Box::pin(self.claim_again(lease)).await {
+        let Ok(Settled::Lost(record)) = settled else { return false };
+        if !is_own_later(record, claim) {
+            return false;
+        }
+        let until = self.now() + self.times.settle_for;
+        loop {
+            match Box::pin(self.claim_again(lease)).await {
                 Reclaimed::Held { claim: again, .. } => {
                     let rose = again.fence() > claim.fence();
                     *claim = again;
-                    rose
+                    return rose;
                 }
-                Reclaimed::Taken | Reclaimed::NoAnswer => false,
-            },
-            _ => false,
+                // Given up, the claim would keep everybody out with nobody behind it.
+                Reclaimed::NoAnswer if self.now() < until => {
+                    self.env.clock.sleep_until(self.now() + self.jittered(Duration::from_millis(500))).await;
+                }
+                Reclaimed::Taken | Reclaimed::NoAnswer => return false,
+            }
         }
     }
 
@@ -259,11 +293,13 @@ impl Inner {
         id: &Identity,
         ask: impl Fn() -> Reply<'a, T>,
     ) -> Result<T, StoreError> {
+        let pass = self.pass();
         let first = match ask().split() {
             Ok(answer) => answer,
             Err(pending) => self.awaited(self.times.store_timeout, pending).await,
         };
         self.heard(call, id, &first);
+        self.ended(pass, &first);
         match first {
             Err(error) if !tries.ends(&error) => Box::pin(self.again_until(tries, call, id, ask, error)).await,
             answer => answer,
@@ -282,7 +318,10 @@ impl Inner {
         let mut pause = Duration::from_millis(50);
         while self.now() < tries.until {
             self.env.clock.sleep_until(self.now() + self.jittered(pause)).await;
-            match self.within(call, id, ask()).await {
+            let pass = self.pass();
+            let answer = self.within(call, id, ask()).await;
+            self.ended(pass, &answer);
+            match answer {
                 Err(again) if !tries.ends(&again) => error = again,
                 answer => return answer,
             }
@@ -301,12 +340,31 @@ impl Inner {
         Kept::Lost { recorded: if whole { recorded(&record.rest, left).map(Box::new) } else { None } }
     }
 
-    fn store_time(&self, now: Tick) -> StoreTime {
+    /// The store's clock as far as it can be told from here.
+    pub(super) fn store_time(&self, now: Tick) -> StoreTime {
         self.store_clock.at(now).unwrap_or_default()
     }
 
+    /// How long an answer waits for its recording. One without a grant waits for no store that did not answer before.
+    fn commit_wait(&self, lease: &Lease) -> Duration {
+        match lease.unguarded {
+            None => self.times.commit_wait,
+            Some(_) if self.breaker.is_open() => Duration::ZERO,
+            Some(_) => self.times.commit_wait.min(self.times.store_timeout),
+        }
+    }
+
+    /// A settlement goes out. Where the one before it was not answered, nobody here knows what the record says: whoever
+    /// waits for it looks at the store.
+    fn sends_settlement(&self, lease: &Lease) {
+        if lease.settlement_sent() {
+            self.flights.look_again(lease.identity(), lease.fence);
+        }
+    }
+
     fn report(&self, lease: &Lease, verdict: &Verdict, kept: &Kept) {
-        if *kept == Kept::Unrecorded {
+        // Without a grant there is no record that could read as unknown.
+        if *kept == Kept::Unrecorded && lease.unguarded.is_none() {
             let event = Event::new(lease.identity(), lease.policy.name(), What::SettlementAbandoned);
             self.emit(&event.attempt(lease.attempt));
         }
@@ -334,8 +392,29 @@ impl Tries {
     }
 }
 
-fn outcome_rest(lease: &Lease, outcome: &Outcome, settled_at: StoreTime) -> Bytes {
+pub(super) fn outcome_rest(lease: &Lease, outcome: &Outcome, settled_at: StoreTime) -> Bytes {
     Rest::write_outcome(lease.meta(), outcome, settled_at)
+}
+
+/// What is recorded with an outcome that nobody can tell.
+pub(super) fn words_rest(lease: &Lease, last: Option<&str>) -> Bytes {
+    Rest::write(lease.meta(), &last.map_or(Payload::Nothing, |words| Payload::Words(words.into())))
+}
+
+/// The record that a completion has written.
+fn done(lease: &Lease, claim: &Claim, (rest, whole): (&Bytes, bool), settled_at: StoreTime) -> Record {
+    Record {
+        version: VERSION,
+        state: StateCode::Done,
+        flags: Flags::when(whole, Flags::BODY_KEPT),
+        fingerprint: lease.fingerprint(),
+        owner: claim.owner(),
+        fence: Some(claim.fence()),
+        attempt: claim.attempt(),
+        lease_until: StoreTime::default(),
+        expires_at: settled_at + lease.policy.ttl(),
+        rest: rest.clone(),
+    }
 }
 
 fn bodyless(outcome: &Outcome) -> Outcome {

@@ -28,6 +28,7 @@ use crate::{
     observe::{Event, StoreCall, What},
     record::{Record, StateCode},
     refusal::Refusal,
+    store::{Seen, StoreError},
 };
 
 /// What a flight's waiters are told.
@@ -55,6 +56,8 @@ struct Flight {
     told: Notify,
     /// The last waiter left, or the news is out: nothing is left to watch.
     over: Notify,
+    /// The attempt ran here and is over, and the store has to be asked how.
+    look_again: Notify,
 }
 
 impl Flights {
@@ -77,6 +80,15 @@ impl Flights {
         *flight.news.lock() = Some(news);
         flight.told.notify_waiters();
         flight.over.notify_one();
+    }
+
+    /// An attempt that ran here is over without a word: its watcher has to ask the store.
+    pub(super) fn look_again(&self, id: &Identity, fence: Fence) {
+        if self.is_any()
+            && let Some(flight) = self.map.lock().get(&(*id, fence))
+        {
+            flight.look_again.notify_one();
+        }
     }
 
     fn close(&self, id: &Identity, fence: Fence) -> Option<Arc<Flight>> {
@@ -192,13 +204,27 @@ pub(super) async fn wait(inner: &Arc<Inner>, met: Met) -> Result<Recorded, Refus
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const BETWEEN_HINTS: Duration = Duration::from_millis(5);
+/// How long an attempt that runs here is trusted to tell its end.
+const LONGEST_TRUST: Duration = Duration::from_secs(10);
 
 /// Looks at the record until it has moved on from the attempt, or nobody waits any more.
 async fn watch(inner: Arc<Inner>, id: Identity, fence: Fence, flight: Arc<Flight>) {
     let mut pause = FIRST_LOOK;
     loop {
+        // Whoever settles in this process tells the flight: it was joined before this look, and is told after the attempt
+        // is gone from here. The store is asked only when nobody here can be relied on.
+        if let Some(until) = inner.tier.told_here(&id, fence) {
+            let until = until.min(inner.now() + LONGEST_TRUST);
+            tokio::select! {
+                biased;
+                () = flight.over.notified() => return,
+                () = flight.look_again.notified() => {}
+                () = inner.env.clock.sleep_until(until) => {}
+            }
+            continue;
+        }
         let mut wake = inner.now() + inner.jittered(pause);
-        if let Ok(seen) = inner.within(StoreCall::Get, &id, inner.store.get(&id)).await {
+        if let Ok(seen) = look(&inner, &id).await {
             let same = |r: &Record| r.fence == Some(fence) && r.reads_as(seen.now) == StateCode::InFlight;
             match &seen.record {
                 Some(r) if same(r) => wake = wake.min(end_of_lease(&inner, r, seen.now)),
@@ -212,6 +238,7 @@ async fn watch(inner: Arc<Inner>, id: Identity, fence: Fence, flight: Arc<Flight
         tokio::select! {
             biased;
             () = flight.over.notified() => return,
+            () = flight.look_again.notified() => {}
             () = inner.store.wait(&id, Some(fence)) => {
                 // A hint may come early, and again at once.
                 inner.env.clock.sleep_until(looked + BETWEEN_HINTS).await;
@@ -220,6 +247,17 @@ async fn watch(inner: Arc<Inner>, id: Identity, fence: Fence, flight: Arc<Flight
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
+}
+
+async fn look(inner: &Inner, id: &Identity) -> Result<Seen, StoreError> {
+    let pass = inner.admit()?;
+    let (sent, epoch) = (inner.now(), inner.tier.epoch());
+    let seen = inner.within(StoreCall::Get, id, inner.store.get(id)).await;
+    inner.ended(pass, &seen);
+    if let Ok(Seen { record: Some(record), now }) = &seen {
+        inner.tier.keep(epoch, id, record, *now, sent);
+    }
+    seen
 }
 
 /// Just after the lease's end; for a lease that is over (a takeover may come) there is nothing to be early for.

@@ -215,6 +215,7 @@ impl Store for MemoryStore {
             durability: Durability::None,
             fence: FenceStrength::Strong,
             max_rest: self.budget.largest_rest(),
+            shared: false,
         }
     }
 }

@@ -308,6 +308,9 @@ pub struct StoreFacts {
     pub fence: FenceStrength,
     /// The largest `rest` it takes, in bytes.
     pub max_rest: u64,
+    /// Whether other processes work on it too, at the end of a connection. A store of this process answers duplicates
+    /// from its own memory: then nothing is gained by remembering its answers.
+    pub shared: bool,
 }
 
 /// What an acknowledged write survives.

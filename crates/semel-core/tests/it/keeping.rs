@@ -187,7 +187,7 @@ async fn what_the_store_lost_is_claimed_again_by_the_same_owner() {
     assert!(matches!(got, Answer::Executed { kept: Kept::Stored, .. }), "{got:?}");
     let done = stage.record(1).await.unwrap();
     assert_eq!((done.state, done.fence), (StateCode::Done, again.fence));
-    assert_eq!(stage.told(), ["granted 1", "store forgot", "settled keep Stored"]);
+    assert_eq!(stage.told(), ["granted 1", "recordmissing", "store forgot", "settled keep Stored"]);
     assert_eq!(answer(&stage.ran(stage.call(1), secs(1), "never").await), "charged");
     stage.is_quiet().await;
 }

@@ -3,14 +3,18 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking; most of these are in functions that tests share")]
 
 mod bounds;
+mod breaker;
 mod claiming;
 mod drain;
 mod inline;
 mod keeping;
 mod leaving;
 mod observed;
+mod open;
 mod running;
 mod settling;
 mod shared;
 mod stage;
+mod store_loss;
+mod tier;
 mod waiting;

@@ -1,8 +1,8 @@
-//! One memory store that several engines share, with a hook in its claims.
+//! One memory store that several engines share, near or far, with a hook in its claims.
 
 use std::{
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -11,12 +11,12 @@ use std::{
 use parking_lot::Mutex;
 use semel_core::{
     Fence,
-    identity::Identity,
+    identity::{Birth, Identity, Mark},
     record::StateCode,
     store::{
-        Ask, Claim, Claimed, Cursor, Extended, Filter, Health, Issued, MemoryStore, NewToken, Page, Purged, Releasing,
-        Renewal, Renewed, Reply, Resolution, Resolved, Seen, Settled, Settlement, Store, StoreAdmin, StoreError,
-        StoreFacts, StoreFuture, Target,
+        Ask, Changes, Claim, Claimed, Cursor, Extended, Filter, Health, Issued, MemoryStore, NewToken, Page, Purged,
+        Releasing, Renewal, Renewed, Reply, Resolution, Resolved, Seen, Settled, Settlement, Store, StoreAdmin,
+        StoreError, StoreFacts, StoreFuture, Target,
     },
 };
 
@@ -28,11 +28,31 @@ pub(crate) struct Shared {
     memory: Arc<MemoryStore>,
     hook: Arc<Mutex<Option<Hook>>>,
     full: Arc<AtomicUsize>,
+    /// Whether it says of itself that other processes work on it too.
+    is_far: bool,
+    birth: Arc<Mutex<Option<Birth>>>,
+    listeners: Arc<Mutex<Vec<Weak<dyn Changes>>>>,
 }
 
 impl Shared {
     pub(crate) fn new(memory: MemoryStore) -> Self {
-        Self { memory: Arc::new(memory), hook: Arc::default(), full: Arc::default() }
+        let memory = Arc::new(memory);
+        let (hook, full, birth, listeners) = (Arc::default(), Arc::default(), Arc::default(), Arc::default());
+        Self { memory, hook, full, is_far: false, birth, listeners }
+    }
+
+    pub(crate) fn far(memory: MemoryStore) -> Self {
+        Self { is_far: true, ..Self::new(memory) }
+    }
+
+    /// Whom it tells of changes, once for each.
+    pub(crate) fn listeners(&self) -> Vec<Arc<dyn Changes>> {
+        self.listeners.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// From now on its records began at another time, or nobody knows when.
+    pub(crate) fn is_born(&self, anew: bool) {
+        *self.birth.lock() = anew.then(|| Mark::new(None, &semel_core::env::SystemRng).birth());
     }
 
     pub(crate) fn memory(&self) -> &MemoryStore {
@@ -99,11 +119,17 @@ impl Store for Shared {
     }
 
     fn health(&self) -> Reply<'_, Health> {
-        self.memory.health()
+        let birth = *self.birth.lock();
+        let health = self.memory.health().try_ready().expect("memory answers at once");
+        StoreFuture::ready(health.map(|h| Health { birth, ..h }))
     }
 
     fn facts(&self) -> StoreFacts {
-        self.memory.facts()
+        StoreFacts { shared: self.is_far, ..self.memory.facts() }
+    }
+
+    fn tell_changes(&self, to: Weak<dyn Changes>) {
+        self.listeners.lock().push(to);
     }
 }
 

@@ -91,13 +91,30 @@ impl Stage {
         Self::with(Capacity::default(), |builder| builder)
     }
 
+    /// On a store that other processes work on too.
+    pub(crate) fn far() -> Self {
+        Self::far_with(|builder| builder)
+    }
+
+    pub(crate) fn far_with(more: impl FnOnce(EngineBuilder) -> EngineBuilder) -> Self {
+        Self::on(Capacity::default(), Shared::far, more)
+    }
+
     pub(crate) fn with(capacity: Capacity, more: impl FnOnce(EngineBuilder) -> EngineBuilder) -> Self {
+        Self::on(capacity, Shared::new, more)
+    }
+
+    fn on(
+        capacity: Capacity,
+        shared: impl FnOnce(MemoryStore) -> Shared,
+        more: impl FnOnce(EngineBuilder) -> EngineBuilder,
+    ) -> Self {
         let paused = testing::PausedClock::start();
         let clock = || Arc::new(TestClock { clock: paused, looks: AtomicUsize::new(0), ahead: AtomicU64::new(0) });
         let (clock, store_clock) = (clock(), clock());
         let env = Env { clock: clock.clone(), ..testing::env() };
         let memory = MemoryStore::new(&Env { clock: store_clock.clone(), ..env.clone() }, capacity);
-        let store = Faults::new(Shared::new(memory));
+        let store = Faults::new(shared(memory));
         let (engine, told) = engine_on(&store, &env, more);
         Self { engine, store, clock, store_clock, env, told, effects: Arc::default() }
     }
@@ -231,6 +248,7 @@ fn words(event: &Event<'_>) -> String {
         }
         What::StoreFailed { call, .. } => format!("failed {}", call.name()),
         What::StoreForgot(_) => "store forgot".into(),
+        What::Unguarded(why) => format!("unguarded {}", why.name()),
         What::Panicked(words) => format!("panicked {words}"),
         other => format!("{other:?}").to_lowercase(),
     }
@@ -270,7 +288,7 @@ pub(crate) fn text(recorded: &Recorded) -> &str {
 /// What was answered, whoever ran.
 pub(crate) fn answer<T: AsRef<str>>(answer: &Answer<T>) -> &str {
     match answer {
-        Answer::Executed { value, .. } => value.as_ref(),
+        Answer::Executed { value, .. } | Answer::Unguarded { value, .. } => value.as_ref(),
         Answer::Replayed { recorded, .. } => text(recorded),
         Answer::Refused(refusal) => refusal.name(),
         Answer::Broken(broken) => panic!("{broken:?}"),

@@ -112,6 +112,12 @@ impl Store for EmbeddedStore {
             Power::Power => Durability::Power,
             Power::Process => Durability::Process,
         };
-        StoreFacts { name: "embedded", durability, fence: FenceStrength::Strong, max_rest: self.shared.max_rest }
+        StoreFacts {
+            name: "embedded",
+            durability,
+            fence: FenceStrength::Strong,
+            max_rest: self.shared.max_rest,
+            shared: false,
+        }
     }
 }

@@ -82,6 +82,7 @@ pub(super) fn engine(config: &Config, opened: Opened, env: Env, metrics: &Metric
             store_timeout: *config.store.timeout,
             commit_wait: *config.store.commit_wait,
             settle_for: *config.store.settle_for,
+            ..Times::default()
         })
         .build();
     engine.sweep(admin, SWEEP);

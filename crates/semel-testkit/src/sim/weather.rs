@@ -1,6 +1,14 @@
 //! A network between an engine and its store: replies are lost, calls come late or twice, or the store is away.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -10,8 +18,8 @@ use semel_core::{
     fingerprint::Fingerprint,
     identity::Identity,
     store::{
-        Ask, AskFor, Claim, Claimed, Did, Extended, Health, Issued, NewToken, Releasing, Renewal, Renewed, Reply, Seen,
-        Settled, Settlement, Store, StoreError, StoreFacts, StoreFuture,
+        Ask, AskFor, Changes, Claim, Claimed, Did, Extended, Health, Issued, NewToken, Releasing, Renewal, Renewed,
+        Reply, Seen, Settled, Settlement, Store, StoreError, StoreFacts, StoreFuture,
     },
 };
 
@@ -78,12 +86,20 @@ struct Sky {
     tasks: Arc<dyn Tasks>,
     now: Mutex<(Climate, Option<Did>)>,
     happened: Mutex<BTreeMap<Happened, u64>>,
+    is_far: AtomicBool,
 }
 
 impl<S: Store> Weather<S> {
     /// A network without trouble before `store`; its late calls travel as `tasks`.
     pub fn new(store: Arc<S>, clock: Arc<dyn Clock>, tasks: Arc<dyn Tasks>, random: Seeded) -> Self {
-        let sky = Sky { clock, random, tasks, now: Mutex::default(), happened: Mutex::default() };
+        let sky = Sky {
+            clock,
+            random,
+            tasks,
+            now: Mutex::default(),
+            happened: Mutex::default(),
+            is_far: AtomicBool::default(),
+        };
         Self { store, sky: Arc::new(sky) }
     }
 
@@ -91,6 +107,11 @@ impl<S: Store> Weather<S> {
     #[must_use]
     pub fn inner(&self) -> &Arc<S> {
         &self.store
+    }
+
+    /// From now on it says of itself that it is shared, so that engines built on it remember what it says.
+    pub fn be_shared(&self) {
+        self.sky.is_far.store(true, Ordering::SeqCst);
     }
 
     /// From now on it is like this.
@@ -309,6 +330,10 @@ impl<S: Store> Store for Weather<S> {
     }
 
     fn facts(&self) -> StoreFacts {
-        self.store.facts()
+        StoreFacts { shared: self.sky.is_far.load(Ordering::SeqCst), ..self.store.facts() }
+    }
+
+    fn tell_changes(&self, to: Weak<dyn Changes>) {
+        self.store.tell_changes(to);
     }
 }

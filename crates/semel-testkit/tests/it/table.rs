@@ -340,7 +340,13 @@ impl<B: Bug> Store for Table<B> {
     }
 
     fn facts(&self) -> StoreFacts {
-        StoreFacts { name: "table", durability: Durability::Process, fence: FenceStrength::Strong, max_rest: u64::MAX }
+        StoreFacts {
+            name: "table",
+            durability: Durability::Process,
+            fence: FenceStrength::Strong,
+            max_rest: u64::MAX,
+            shared: false,
+        }
     }
 }
 

@@ -47,6 +47,8 @@ pub(super) enum Door {
 
 #[derive(Clone, Debug)]
 pub(super) struct Visit {
+    /// Which process it comes to.
+    pub(super) process: usize,
     pub(super) key: u64,
     pub(super) question: u8,
     pub(super) plan: Plan,
@@ -57,7 +59,7 @@ pub(super) struct Visit {
 }
 
 impl Visit {
-    pub(super) fn random(random: &Seeded, keys: u64, longest: Duration) -> Self {
+    pub(super) fn random(random: &Seeded, process: usize, keys: u64, longest: Duration) -> Self {
         let plan = match random.below(12) {
             0 => Plan::NotSent,
             1 => Plan::Fails,
@@ -72,6 +74,7 @@ impl Visit {
             _ => Door::Owned,
         };
         Self {
+            process,
             key: random.below(keys),
             question: u8::from(random.one_in(8)),
             plan,
@@ -99,12 +102,12 @@ impl Visit {
                 Told::of(&engine.run_inline(call, OnCancel::Unknown, |run| work.run(run)).await)
             }
             Door::Inline | Door::TwoSteps => match engine.begin(call).await {
-                Begin::Granted(grant) => {
+                Begin::Granted(grant) | Begin::Unguarded { grant, .. } => {
                     if self.plan == Plan::Panics {
                         drop(grant);
                         return;
                     }
-                    let run = grant.run();
+                    let (run, grant_kind) = (grant.run(), grant.unguarded());
                     let lost = run.lost();
                     let answer = tokio::select! {
                         biased;
@@ -113,7 +116,10 @@ impl Visit {
                         () = lost.cancelled() => return,
                     };
                     let kept = grant.settle(answer.verdict).await;
-                    Told::Executed(answer.value, kept_name(&kept))
+                    match grant_kind {
+                        None => Told::Executed(answer.value, kept_name(&kept)),
+                        Some(_) => Told::Unguarded(answer.value, kept_name(&kept)),
+                    }
                 }
                 Begin::Replay { recorded, waited } => Told::Replayed(value(&recorded), waited),
                 Begin::Refused(refusal) => Told::refused(&refusal),
@@ -140,6 +146,7 @@ impl Work {
 
     async fn run(self, run: Run) -> Ran<Option<u64>> {
         let visit = &self.visit;
+        let _inside = self.ledger.enter(visit.process, visit.key);
         self.sleep(visit.before).await;
         if matches!(visit.plan, Plan::NotSent | Plan::Fails) || !run.still_good() {
             let counts = visit.plan == Plan::Fails;

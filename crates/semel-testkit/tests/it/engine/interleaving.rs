@@ -66,16 +66,21 @@ fn one_world() {
     let weather = Weather::new(Arc::clone(&store), Arc::clone(&env.clock), Arc::new(ShuttleTasks), random.fork());
     let trouble = |often: u64| if random.one_in(2) { often } else { 0 };
     weather.set(Climate { lose_reply: trouble(8), lose_call: trouble(8), refuse: trouble(8), ..Climate::default() });
+    let is_far = random.one_in(2);
+    if is_far {
+        weather.be_shared();
+    }
     let policy = Policy::key().max_hold(30 * SECOND).build().expect("the policy is possible");
     let engine = || Engine::builder(Arc::new(weather.clone()), secret()).env(env.clone()).build();
     let engines = [engine(), engine()];
     let ledger = Arc::new(Ledger::default());
+    ledger.one_at_a_time.store(true, Ordering::SeqCst);
     shuttle::future::block_on(async {
         let over = Arc::new(AtomicBool::new(false));
         let time = shuttle::future::spawn(time_passes(clock.clone(), random.fork(), Arc::clone(&over)));
         let mut callers = Vec::new();
         for n in 0..2 + random.below(5) {
-            let visit = Visit::random(&random, KEYS, SECOND);
+            let visit = Visit::random(&random, (n % 2) as usize, KEYS, SECOND);
             let going = visit.go(engines[(n % 2) as usize].clone(), Arc::clone(&policy), Arc::clone(&ledger));
             let patience = random.one_in(4).then(|| random.below(40));
             callers.push(shuttle::future::spawn(async move {

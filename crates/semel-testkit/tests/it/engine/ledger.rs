@@ -1,6 +1,12 @@
 //! What truly happened and what callers were told, and whether the two agree.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use parking_lot::Mutex;
 use semel_core::{
@@ -23,6 +29,8 @@ pub(super) struct Effect {
 pub(super) enum Told {
     /// The value, and what became of it.
     Executed(Option<u64>, &'static str),
+    /// The same without a grant.
+    Unguarded(Option<u64>, &'static str),
     Replayed(u64, bool),
     Refused(&'static str),
     Broken(&'static str),
@@ -50,9 +58,36 @@ pub(super) struct Ledger {
     /// How often the store forgot a key: each may begin another life.
     pub(super) forgotten: Mutex<BTreeMap<u64, u64>>,
     pub(super) kinds: Mutex<BTreeSet<String>>,
+    /// No process works on a key twice at once, whatever its store does.
+    pub(super) one_at_a_time: AtomicBool,
+    inside: Mutex<BTreeMap<(usize, u64), usize>>,
+}
+
+/// Work on a key in a process, until it is dropped.
+pub(super) struct Inside(Arc<Ledger>, (usize, u64));
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        *self.0.inside.lock().entry(self.1).or_default() -= 1;
+    }
 }
 
 impl Ledger {
+    /// Work on a key begins in a process.
+    pub(super) fn enter(self: &Arc<Self>, process: usize, key: u64) -> Inside {
+        let at = (process, key);
+        let others = {
+            let mut inside = self.inside.lock();
+            let others = inside.entry(at).or_default();
+            *others += 1;
+            *others - 1
+        };
+        if others > 0 && self.one_at_a_time.load(Ordering::SeqCst) {
+            self.wrong(format!("key {key}: process {process} works on it {} times at once", others + 1));
+        }
+        Inside(Arc::clone(self), at)
+    }
+
     /// The effect takes place; its value is unlike any other.
     pub(super) fn effect(&self, effect: Effect) -> u64 {
         let mut effects = self.effects.lock();
@@ -85,6 +120,7 @@ impl Ledger {
     pub(super) fn hear(&self, key: u64, question: u8, known: Option<u64>, told: Told) {
         self.kinds.lock().insert(match &told {
             Told::Executed(_, kept) => format!("executed, {kept}"),
+            Told::Unguarded(_, kept) => format!("unguarded, {kept}"),
             Told::Replayed(_, waited) => format!("replayed, waited: {waited}"),
             Told::Refused(name) => format!("refused, {name}"),
             Told::Broken(how) => format!("broken, {how}"),
@@ -170,6 +206,7 @@ impl Told {
     pub(super) fn of(answer: &Answer<Option<u64>>) -> Self {
         match answer {
             Answer::Executed { value, kept } => Self::Executed(*value, kept_name(kept)),
+            Answer::Unguarded { value, kept, .. } => Self::Unguarded(*value, kept_name(kept)),
             Answer::Replayed { recorded, waited } => Self::Replayed(value(recorded), *waited),
             Answer::Refused(refusal) => Self::Refused(refusal.name()),
             Answer::Broken(Broken::Panicked) => Self::Broken("panicked"),

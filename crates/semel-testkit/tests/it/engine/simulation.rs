@@ -13,7 +13,7 @@ use std::{
 use semel_core::{
     engine::{Engine, Limits},
     env::{BoxFuture, Clock, Env, Tick},
-    policy::{OnInFlight, Policy},
+    policy::{OnInFlight, OnStoreError, Policy},
     store::{Capacity, Did, MemoryStore, Store},
 };
 use semel_testkit::sim::{Climate, Happened, Node, Seeded, Sim, Weather};
@@ -57,6 +57,10 @@ struct Kind {
     outages: bool,
     bad_network: bool,
     narrow: bool,
+    /// The store says of itself that it is shared: engines remember, join and break off.
+    far: bool,
+    /// What the store does not answer runs without a grant.
+    open: bool,
 }
 
 impl Kind {
@@ -69,6 +73,8 @@ impl Kind {
             outages: random.one_in(3),
             bad_network: !random.one_in(3),
             narrow: random.one_in(5),
+            far: random.one_in(2),
+            open: random.one_in(6),
         }
     }
 
@@ -115,6 +121,7 @@ fn policy(kind: Kind, random: &Seeded) -> Arc<Policy> {
     let builder = if random.one_in(4) { builder.on_in_flight(OnInFlight::Reject) } else { builder };
     let builder = if kind.takeover { builder.takeover(SECOND).max_attempts(2) } else { builder };
     let builder = if kind.narrow { builder.max_running(1) } else { builder };
+    let builder = if kind.open { builder.on_store_error(OnStoreError::Open) } else { builder };
     builder.build().expect("the policy is possible")
 }
 
@@ -129,17 +136,26 @@ impl Scene {
         let store = Arc::new(MemoryStore::new(&store_env, Capacity::default()));
         let weather = Weather::new(store, sim.clock(), Arc::new(network.clone()), sim.random());
         weather.set(kind.climate(&random));
+        if kind.far {
+            weather.be_shared();
+        }
         let policy = policy(kind, &random);
         let start = || Process::start(&sim, &weather, kind);
         let processes = [start(), start()];
-        let (ledger, waiting) = (Arc::default(), Arc::default());
+        let (ledger, waiting): (Arc<Ledger>, _) = (Arc::default(), Arc::default());
+        ledger.one_at_a_time.store(!kind.takeover && !kind.forgets, Ordering::SeqCst);
+        if kind.open {
+            // Whatever the store did not see may have run elsewhere: nothing is promised of a key as a whole.
+            *ledger.forgotten.lock() = (0..KEYS).map(|key| (key, 1_000_000)).collect();
+        }
         Self { sim, random, kind, weather, policy, ledger, leap, processes, network, crashed: 0, waiting }
     }
 
     /// A caller comes to one of the processes, and may leave before it is told anything.
     fn visit(&self) {
-        let process = &self.processes[usize::from(self.random.one_in(2))];
-        let visit = Visit::random(&self.random, KEYS, 25 * SECOND);
+        let which = usize::from(self.random.one_in(2));
+        let process = &self.processes[which];
+        let visit = Visit::random(&self.random, which + 2 * self.crashed, KEYS, 25 * SECOND);
         let going = visit.go(process.engine.clone(), Arc::clone(&self.policy), Arc::clone(&self.ledger));
         let until = self.sim.clock().now() + self.random.upto(40 * SECOND);
         let leaves = self.random.one_in(6).then(|| self.sim.clock().sleep_until(until));
@@ -258,7 +274,7 @@ impl Scene {
             let seen = store.get(&identity(key)).try_ready().ok().and_then(Result::ok).expect("memory answers at once");
             let kind = self.kind;
             let (strict, fences_rise) = (!kind.takeover, !(kind.takeover && kind.leaps));
-            let world = World { strict, fences_rise, crashed: self.crashed > 0 };
+            let world = World { strict: strict && !kind.open, fences_rise, crashed: self.crashed > 0 };
             self.ledger.close(key, seen.record.as_ref(), &world, seen.now);
         }
     }
@@ -360,6 +376,11 @@ const EXPECTED: &[&str] = &[
     "executed, unknown",
     "executed, unrecorded",
     "executed, lost",
+    "unguarded, stored",
+    "unguarded, released",
+    "unguarded, unknown",
+    "unguarded, unrecorded",
+    "unguarded, lost",
     "replayed, waited: true",
     "replayed, waited: false",
     "refused, in-flight",
