@@ -1,10 +1,11 @@
 //! Whether this process should get traffic.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use semel_core::engine::StoreState;
 use semel_core::store::{Health, StoreAdmin};
 use serde::Serialize;
 
@@ -24,7 +25,13 @@ pub struct Readiness {
     phase: Arc<AtomicU8>,
     store: Arc<dyn StoreAdmin>,
     census: Arc<Census>,
+    state: Arc<OnceLock<AskStore>>,
 }
+
+type AskStore = Box<dyn Fn() -> StoreState + Send + Sync>;
+
+/// How long a store that lost its records is spoken of.
+const SPOKEN_OF: Duration = Duration::from_hours(24);
 
 impl fmt::Debug for Readiness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,7 +42,7 @@ impl fmt::Debug for Readiness {
 /// Why a process should get no traffic.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Reason {
-    /// `starting`, `draining` or `store`.
+    /// `starting`, `draining`, `store` or `breaker`; of a note `store-lost`.
     pub what: &'static str,
     /// In words.
     pub detail: String,
@@ -52,7 +59,13 @@ impl Readiness {
     #[must_use]
     pub fn new(store: Arc<dyn StoreAdmin>) -> Self {
         let census = Arc::new(Census::new(Arc::clone(&store)));
-        Self { phase: Arc::new(AtomicU8::new(STARTING)), store, census }
+        Self { phase: Arc::new(AtomicU8::new(STARTING)), store, census, state: Arc::default() }
+    }
+
+    /// Where the engine's view of its store comes from. The first caller wins; without one there is only what the store
+    /// says of itself.
+    pub fn watch_store(&self, state: impl Fn() -> StoreState + Send + Sync + 'static) {
+        let _ = self.state.set(Box::new(state));
     }
 
     /// Requests are accepted from now on.
@@ -103,6 +116,26 @@ impl Readiness {
             Ok(health) => reasons.push(Reason::new("store", health.trouble)),
             Err(why) => reasons.push(Reason::new("store", why)),
         }
+        if self.state.get().is_some_and(|state| state().breaker_open) {
+            let why = "too many calls were not answered; the store is asked once a second until it answers again";
+            reasons.push(Reason::new("breaker", why));
+        }
         reasons
+    }
+
+    /// What a person should know although it keeps no traffic away.
+    #[must_use]
+    pub fn notes(&self) -> Vec<Reason> {
+        let state = self.state.get().map(|state| state()).unwrap_or_default();
+        let recent = state.since_lost.filter(|ago| *ago < SPOKEN_OF);
+        let lost = recent.map(|ago| {
+            let detail = format!(
+                "the store was found without its records {} s ago ({} times in all): what was recorded before can run again",
+                ago.as_secs(),
+                state.lost
+            );
+            Reason::new("store-lost", detail)
+        });
+        lost.into_iter().collect()
     }
 }

@@ -42,7 +42,8 @@ async fn healthz() -> Response {
 async fn readyz(State(shared): State<Shared>) -> Response {
     let reasons = shared.readiness.reasons().await;
     let status = if reasons.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    answer(status, json!({ "ready": reasons.is_empty(), "reasons": reasons }))
+    let notes = shared.readiness.notes();
+    answer(status, json!({ "ready": reasons.is_empty(), "reasons": reasons, "notes": notes }))
 }
 
 async fn scrape(State(shared): State<Shared>) -> Response {

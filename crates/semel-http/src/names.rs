@@ -18,6 +18,8 @@ pub static SEMEL_IDENTITY: HeaderName = HeaderName::from_static("semel-identity"
 pub static SEMEL_FENCE: HeaderName = HeaderName::from_static("semel-fence");
 /// To the service behind: the number of this attempt, from 1.
 pub static SEMEL_ATTEMPT: HeaderName = HeaderName::from_static("semel-attempt");
+/// To the service behind, in place of fence and attempt: why nobody guards this request (`store-down`). It may be a copy.
+pub static SEMEL_UNGUARDED: HeaderName = HeaderName::from_static("semel-unguarded");
 /// From the service behind: `keep`, `release` or `unknown`. Wins over the outcome table and is stripped.
 pub static SEMEL_OUTCOME: HeaderName = HeaderName::from_static("semel-outcome");
 /// The request id that most stacks send.
@@ -40,7 +42,7 @@ pub enum Status {
     Waited,
     /// Refused by the guard.
     Rejected,
-    /// Ran without a guard: no key, and the rule lets that pass.
+    /// Ran without a guard: no key, and the rule lets that pass; or the store did not answer, and the rule says `open`.
     Bypassed,
     /// Ran, and the store could not be told.
     Unrecorded,

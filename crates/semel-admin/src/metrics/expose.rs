@@ -160,7 +160,19 @@ impl Scrape {
         }
         counter(e, "unknown_expired", "Unknown outcomes that ended unresolved", &inner.unknown_expired)?;
         counter(e, "settlements_abandoned", "Outcomes that could not be recorded in time", &inner.abandoned)?;
-        counter(e, "store_forgot", "Claims that the store had lost while they were held", &inner.store_forgot)?;
+        counter(e, "store_missing", "Renewals that found no record", &inner.missing)?;
+        counter(e, "store_forgot", "Claims that the store had lost and that were made again", &inner.store_forgot)?;
+        counter(e, "store_restored", "Outcomes written anew, as the store had lost their claim", &inner.restored)?;
+        counter(e, "breaker_opened", "How often the store was no longer asked by everybody", &inner.breaker_opened)?;
+        if let Some(state) = inner.store_state.get() {
+            let state = state();
+            gauge(e, "breaker_open", "Whether the store is asked once a second only", u8::from(state.breaker_open))?;
+            count(e, "store_lost", "How often the store was found without its records", state.lost)?;
+            count(e, "local_joined", "Copies that joined what was under way in this process", state.local.joined)?;
+            let help = "Copies that were answered from a remembered outcome";
+            count(e, "local_remembered", help, state.local.remembered)?;
+            gauge(e, "local_bytes", "Bytes that the remembered outcomes take", state.local.bytes)?;
+        }
         let health = self.levels.health.as_ref();
         if let Some(records) = health.and_then(|h| h.records) {
             gauge(e, "store_records", "Records in the store", records)?;
@@ -206,6 +218,10 @@ fn gauge(e: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: impl TryI
 }
 
 fn counter(e: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: &Counter) -> Result<(), Error> {
+    count(e, name, help, value.get())
+}
+
+fn count(e: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Result<(), Error> {
     let encoder = e.encode_descriptor(name, help, None, MetricType::Counter)?;
-    ConstCounter::new(value.get()).encode(encoder)
+    ConstCounter::new(value).encode(encoder)
 }

@@ -1,5 +1,6 @@
 //! The values of labels: constants, all of them, so that no client can make a new series.
 
+use semel_core::engine::OpenReason;
 use semel_core::refusal::Refusal;
 
 macro_rules! labels {
@@ -117,6 +118,18 @@ labels! {
         Off = "off",
         /// It carries no key, and its rule lets such requests pass.
         NoKey = "no-key",
+        /// The store did not answer, and its rule says `on_store_error = "open"`.
+        StoreDown = "store-down",
+    }
+}
+
+impl Why {
+    /// Why a guarded request ran without a grant.
+    #[must_use]
+    pub const fn opened(why: OpenReason) -> Self {
+        // There is one reason so far, and each later one is about the store too.
+        let _ = why;
+        Self::StoreDown
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use semel_core::engine::Load;
+use semel_core::engine::{Load, StoreState};
 use semel_core::store::StoreFacts;
 
 pub use expose::{CONTENT_TYPE, Levels};
@@ -19,6 +19,7 @@ pub use label::{Op, Outcome, Why};
 pub use rule::{Counter, RuleMetrics};
 
 type AskLoad = Box<dyn Fn() -> Load + Send + Sync>;
+type AskStore = Box<dyn Fn() -> StoreState + Send + Sync>;
 
 /// All metrics of a process. Cheap to clone; an [`Observer`](semel_core::observe::Observer) of the engine.
 ///
@@ -38,9 +39,13 @@ struct Inner {
     store_seconds: Box<[Histogram]>,
     store_errors: Box<[Counter]>,
     store_forgot: Counter,
+    missing: Counter,
+    restored: Counter,
+    breaker_opened: Counter,
     abandoned: Counter,
     unknown_expired: Counter,
     load: OnceLock<AskLoad>,
+    store_state: OnceLock<AskStore>,
 }
 
 impl fmt::Debug for Metrics {
@@ -71,9 +76,13 @@ impl Metrics {
             store_seconds: Op::ALL.iter().map(|_| Histogram::default()).collect(),
             store_errors: Op::ALL.iter().map(|_| Counter::default()).collect(),
             store_forgot: Counter::default(),
+            missing: Counter::default(),
+            restored: Counter::default(),
+            breaker_opened: Counter::default(),
             abandoned: Counter::default(),
             unknown_expired: Counter::default(),
             load: OnceLock::new(),
+            store_state: OnceLock::new(),
         }))
     }
 
@@ -117,5 +126,11 @@ impl Metrics {
     pub fn watch(&self, load: impl Fn() -> Load + Send + Sync + 'static) {
         // A second source would contradict the first.
         let _ = self.0.load.set(Box::new(load));
+    }
+
+    /// Where the levels of the breaker and of what is answered without the store come from. The first caller wins; without
+    /// one they are absent.
+    pub fn watch_store(&self, state: impl Fn() -> StoreState + Send + Sync + 'static) {
+        let _ = self.0.store_state.set(Box::new(state));
     }
 }

@@ -3,7 +3,7 @@
 use semel_core::engine::Kept;
 use semel_core::observe::{Event, Observer, StoreCall, What};
 
-use super::{Metrics, Op, Outcome};
+use super::{Metrics, Op, Outcome, Why};
 
 impl Observer for Metrics {
     /// One or two relaxed additions; one look into a map that never changes.
@@ -19,7 +19,13 @@ impl Observer for Metrics {
             What::Replayed { waited: true } => rule.outcome(Outcome::Waited).add_one(),
             What::Refused(refusal) => rule.outcome(Outcome::refused(refusal)).add_one(),
             What::TurnedAway(problem) => rule.outcome(Outcome::turned_away(problem)).add_one(),
-            What::Settled { kept, .. } => rule.outcome(became(kept)).add_one(),
+            What::Settled { kept, .. } => {
+                rule.outcome(became(kept)).add_one();
+                if matches!(kept, Kept::Restored) {
+                    self.0.restored.add_one();
+                }
+            }
+            What::Unguarded(why) => rule.unguarded(Why::opened(*why)).add_one(),
             What::SettlementAbandoned => self.0.abandoned.add_one(),
             What::LateSettlementRefused => rule.late.add_one(),
             What::LeaseLost => rule.lease_lost.add_one(),
@@ -32,6 +38,8 @@ impl Observer for Metrics {
                 }
             }
             What::StoreForgot(_) => self.0.store_forgot.add_one(),
+            What::RecordMissing => self.0.missing.add_one(),
+            What::BreakerOpened => self.0.breaker_opened.add_one(),
             // Waiting and overdue leases are levels and warnings, not ends: what follows them is counted.
             _ => {}
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use semel_admin::metrics::{CONTENT_TYPE, Levels, Op, Outcome, Why};
 use semel_admin::{Counts, Measured};
-use semel_core::engine::{Answer, Call, Engine, Kept, Load, Ran, Verdict};
+use semel_core::engine::{Answer, Call, Engine, Kept, Load, Local, OpenReason, Ran, StoreState, Verdict};
 use semel_core::env::Env;
 use semel_core::fingerprint::Fingerprint;
 use semel_core::identity::{Display, Identity, Key, Kind, Namespace, Scope, Secret};
@@ -98,6 +98,19 @@ fn each_event_is_counted_once_under_its_rule() {
         metrics.on(&Event::new(&id, "orders", what));
         assert_eq!(counted(outcome), before + 1, "{outcome:?}");
     }
+    metrics.on(&Event::new(&id, "orders", What::Unguarded(OpenReason::StoreDown)));
+    metrics.on(&Event::new(&id, "orders", What::RecordMissing));
+    metrics.on(&Event::new(&id, "", What::BreakerOpened));
+    metrics.on(&Event::new(&id, "orders", settled(&Kept::Restored)));
+    let text = metrics.render(&Levels::default()).unwrap();
+    for series in [
+        "semel_unguarded_total{rule=\"orders\",why=\"store-down\"}",
+        "semel_store_missing_total",
+        "semel_breaker_opened_total",
+        "semel_store_restored_total",
+    ] {
+        assert_eq!(value(&text, series), Some(1.0), "{series}");
+    }
     metrics.on(&Event::new(&id, "orders", What::LeaseLost));
     metrics.on(&Event::new(&id, "orders", What::Overheld));
     metrics.on(&Event::new(&id, "orders", What::Panicked("oh")));
@@ -129,6 +142,8 @@ fn levels_are_shown_where_they_are_known() {
     }
     assert_eq!(value(&text, "semel_store_up"), Some(0.0));
     metrics.watch(|| Load { running: 3, waiting: 7 });
+    let local = Local { joined: 4, remembered: 5, bytes: 6 };
+    metrics.watch_store(move || StoreState { breaker_open: true, lost: 8, local, ..StoreState::default() });
     metrics.rule("orders").unguarded(Why::NoKey).add_one();
     let text = metrics
         .render(&Levels { health: None, counts: Some(Counts { unknown: 2, parked: 1 }), draining: true })
@@ -139,6 +154,11 @@ fn levels_are_shown_where_they_are_known() {
         ("semel_unknown", 2.0),
         ("semel_parked", 1.0),
         ("semel_draining", 1.0),
+        ("semel_breaker_open", 1.0),
+        ("semel_store_lost_total", 8.0),
+        ("semel_local_joined_total", 4.0),
+        ("semel_local_remembered_total", 5.0),
+        ("semel_local_bytes", 6.0),
         ("semel_unguarded_total{rule=\"orders\",why=\"no-key\"}", 1.0),
     ] {
         assert_eq!(value(&text, series), Some(expected), "{series}");

@@ -1,6 +1,9 @@
 //! `/healthz` and `/readyz`.
 
+use std::time::Duration;
+
 use semel_admin::Readiness;
+use semel_core::engine::StoreState;
 
 use crate::stores::{Broken, How};
 use crate::{get, parts};
@@ -21,15 +24,36 @@ async fn ready_means_serving_on_a_store_that_takes_claims() {
     let (status, _, body) = get(&metrics, &readiness, "/readyz").await;
     assert_eq!(
         (status, body.as_str()),
-        (503, r#"{"ready":false,"reasons":[{"detail":"no requests are accepted yet","what":"starting"}]}"#)
+        (503, r#"{"notes":[],"ready":false,"reasons":[{"detail":"no requests are accepted yet","what":"starting"}]}"#)
     );
     readiness.serving();
     let (status, _, body) = get(&metrics, &readiness, "/readyz").await;
-    assert_eq!((status, body.as_str()), (200, r#"{"ready":true,"reasons":[]}"#));
+    assert_eq!((status, body.as_str()), (200, r#"{"notes":[],"ready":true,"reasons":[]}"#));
     readiness.draining();
     let (status, _, body) = get(&metrics, &readiness, "/readyz").await;
     assert_eq!(status, 503);
     assert!(body.contains(r#""what":"draining""#), "{body}");
+}
+
+#[tokio::test]
+async fn a_store_that_lost_its_records_is_a_note_and_keeps_no_traffic_away() {
+    let (metrics, readiness) = parts();
+    readiness.serving();
+    let since_lost = Some(Duration::from_secs(77));
+    readiness.watch_store(move || StoreState { lost: 2, since_lost, ..StoreState::default() });
+    let (status, _, body) = get(&metrics, &readiness, "/readyz").await;
+    assert_eq!(status, 200);
+    assert!(body.contains(r#""what":"store-lost""#) && body.contains("77 s ago (2 times in all)"), "{body}");
+}
+
+#[tokio::test]
+async fn an_open_breaker_is_a_reason() {
+    let (metrics, readiness) = parts();
+    readiness.serving();
+    readiness.watch_store(|| StoreState { breaker_open: true, ..StoreState::default() });
+    let (status, _, body) = get(&metrics, &readiness, "/readyz").await;
+    assert_eq!(status, 503);
+    assert!(body.contains(r#""what":"breaker""#), "{body}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -84,7 +84,7 @@ async fn with_only_an_upstream_a_storm_has_one_effect_on_either_store() {
         assert_eq!(ended.code, 0, "{store}: {ended:?}");
         let metrics = get(&gateway.admin, "/metrics").await;
         assert!(metrics.contains("semel_requests_total{rule=\"default\",outcome=\"fresh\"} 4\n"), "{metrics}");
-        assert!(get(&gateway.admin, "/readyz").await.ends_with("{\"ready\":true,\"reasons\":[]}"));
+        assert!(get(&gateway.admin, "/readyz").await.ends_with("{\"notes\":[],\"ready\":true,\"reasons\":[]}"));
         gateway.signal(Signal::TERM);
         let (code, rest) = gateway.end();
         assert_eq!(code, Some(0), "{rest}");

@@ -114,6 +114,11 @@ fn sentences(rule: &Rule) -> Vec<String> {
     });
     said.push(match *p.on_store_error {
         OnStoreError::Closed => "While the store is away: 503, nothing runs.".to_owned(),
+        OnStoreError::Open => {
+            "While the store is away: it runs all the same, marked `bypassed`; this gateway runs its own \
+                               copies once, another one may run them again."
+                .to_owned()
+        }
     });
     said
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::policy_types::{InFlight, Keep, OnDuplicate};
+use super::policy_types::{InFlight, Keep, OnDuplicate, OnStoreError};
 use super::preset::Preset;
 use super::problem::{self, Problem};
 use super::rule::{Mode, Rule};
@@ -228,6 +228,15 @@ fn guarded(config: &Config, rule: &Rule, found: &mut Vec<Problem>) {
 
 fn payment(config: &Config, rule: &Rule, found: &mut Vec<Problem>) {
     let name = &rule.name;
+    if *rule.policy.on_store_error == OnStoreError::Open {
+        let origin = rule.policy.on_store_error.origin;
+        let origin = if origin.position().is_some() { origin } else { rule.origin };
+        found.push(
+            Problem::warning(origin, format!("rule `{name}`: payments run unguarded while the store is away"))
+                .why("a retry that reaches another gateway meanwhile, or this one after a restart, pays again")
+                .fix("on_store_error = \"closed\": such requests get 503, which clients may retry"),
+        );
+    }
     match (&*config.store.url, *config.store.durability) {
         (StoreUrl::Memory, _) => found.push(
             Problem::warning(config.store.url.origin, format!("rule `{name}`: payments on the memory store"))

@@ -69,31 +69,13 @@ words! {
     }
 }
 
-/// A request while the store is away.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum OnStoreError {
-    /// Gets 503 and is not run.
-    Closed,
-}
-
-impl fmt::Display for OnStoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Closed => f.write_str("closed"),
-        }
-    }
-}
-
-impl Read for OnStoreError {
-    fn read(node: &Node<'_>) -> Result<Self, Fault> {
-        match text(node, "a word", "put it between quotes")? {
-            "closed" => Ok(Self::Closed),
-            "open" => Err(Fault::new("= \"open\" is not in this version")
-                .why("with the store away every copy would run")
-                .fix("\"closed\": such requests get 503, which clients may retry")),
-            other => Err(Fault::unknown_word(other, &["closed"])),
-        }
+words! {
+    /// A request while the store is away.
+    OnStoreError {
+        /// Gets 503 and is not run.
+        Closed = "closed",
+        /// Runs without a grant, marked and counted: another gateway may run it too.
+        Open = "open",
     }
 }
 

@@ -17,11 +17,12 @@ const STORE_PAUSE: Duration = Duration::from_secs(10);
 pub(super) struct EventLog {
     clock: Arc<dyn Clock>,
     store: Seldom,
+    unguarded: Seldom,
 }
 
 impl EventLog {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, store: Seldom::every(STORE_PAUSE) }
+        Self { clock, store: Seldom::every(STORE_PAUSE), unguarded: Seldom::every(STORE_PAUSE) }
     }
 }
 
@@ -57,6 +58,25 @@ impl Observer for EventLog {
             What::Panicked(_) => tracing::error!(rule, identity, attempt, "the work panicked"),
             What::StoreForgot(_) => {
                 tracing::warn!(rule, identity, attempt, "the store had lost a claim; it was claimed again");
+            }
+            What::RecordMissing => {
+                tracing::warn!(rule, identity, attempt, "a renewal found no record: the store lost it");
+            }
+            What::Unguarded(why) => {
+                if let Some(withheld) = self.unguarded.next(self.clock.now()) {
+                    let why = why.name();
+                    tracing::warn!(rule, identity, why, withheld, "ran without a guard, as the rule says open");
+                }
+            }
+            What::BreakerOpened => {
+                tracing::warn!("too many calls of the store were not answered: it is asked once a second from now on");
+            }
+            What::BreakerClosed => tracing::info!("the store answers again"),
+            What::StoreLostRecords => {
+                tracing::error!(
+                    "the store has lost its records (its mark is gone or was made anew): what was recorded before can \
+                     run again"
+                );
             }
             What::StoreFailed { call, error } => {
                 if let Some(withheld) = self.store.next(self.clock.now()) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use http::header::HOST;
 use semel_core::identity::Namespace;
-use semel_core::policy::{NEVER, OnDuplicate, OnInFlight, PolicyBuilder};
+use semel_core::policy::{NEVER, OnDuplicate, OnInFlight, OnStoreError, PolicyBuilder};
 use semel_http::classify::Outcomes;
 use semel_http::fingerprint::{FingerprintMode, Json, RequestUri, Target};
 use semel_http::key::{self, Syntax};
@@ -147,6 +147,10 @@ fn settings(policy: PolicyBuilder, p: &config::Policy, config: &Config) -> Polic
         .on_in_flight(match *p.on_in_flight {
             InFlight::Wait(time) => OnInFlight::Wait(time),
             InFlight::Reject => OnInFlight::Reject,
+        })
+        .on_store_error(match *p.on_store_error {
+            config::OnStoreError::Closed => OnStoreError::Closed,
+            config::OnStoreError::Open => OnStoreError::Open,
         })
         .max_running(size(*config.limits.max_running.rule));
     let policy = match &*p.message {

@@ -67,6 +67,8 @@ pub async fn start(config: &Config, version: &str) -> Result<Gateway, StartError
         orphans::tell(Arc::clone(&opened.store), &env);
     }
     let engine = store::engine(config, opened, env.clone(), &metrics);
+    let of = engine.clone();
+    readiness.watch_store(move || of.store_state());
     let (http, admin_at, admin_stop) = (server.address(), admin.address(), CancellationToken::new());
     let stopped = admin_stop.clone().cancelled_owned();
     let router = semel_admin::router(metrics.clone(), readiness.clone());

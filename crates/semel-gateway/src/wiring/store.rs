@@ -88,6 +88,8 @@ pub(super) fn engine(config: &Config, opened: Opened, env: Env, metrics: &Metric
     engine.sweep(admin, SWEEP);
     let of = engine.clone();
     metrics.watch(move || of.load());
+    let of = engine.clone();
+    metrics.watch_store(move || of.store_state());
     engine
 }
 

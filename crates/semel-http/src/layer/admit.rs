@@ -14,7 +14,7 @@ use semel_core::{
 
 use super::{RuleSet, Shared, early::Ahead};
 use crate::{
-    names::{SEMEL_ATTEMPT, SEMEL_FENCE, SEMEL_IDENTITY, Status},
+    names::{SEMEL_ATTEMPT, SEMEL_FENCE, SEMEL_IDENTITY, SEMEL_UNGUARDED, Status},
     principal::PrincipalError,
     problem::{Asker, Problem, ProblemKind},
     rule::{MissingKey, Rule},
@@ -57,6 +57,7 @@ pub(super) fn strip(headers: &mut HeaderMap) {
     headers.remove(&SEMEL_IDENTITY);
     headers.remove(&SEMEL_FENCE);
     headers.remove(&SEMEL_ATTEMPT);
+    headers.remove(&SEMEL_UNGUARDED);
 }
 
 /// `least` is the least length of the body, as far as it is known.

@@ -40,11 +40,11 @@ impl Answering {
         problem.clone().identity(self.0.identity.prefix()).answer(&self.0.asker)
     }
 
-    /// The answer for the one whose request was run.
-    pub(super) fn executed<R, E>(&self, done: Done<E>, kept: Kept) -> Flowed<R, E> {
+    /// The answer for the one whose request was run, under a grant or without one.
+    pub(super) fn executed<R, E>(&self, done: Done<E>, kept: Kept, is_guarded: bool) -> Flowed<R, E> {
         let Given { mut head, mut body, not_sent, instead } = match done {
             Done::Streamed { complete } => {
-                let lost = matches!(kept, Kept::Lost { .. });
+                let lost = is_guarded && matches!(kept, Kept::Lost { .. });
                 return Flowed::Ended(if complete && !lost { End::Clean } else { End::Cut });
             }
             Done::Failed(error) => return Flowed::Answer(Err(error)),
@@ -57,6 +57,8 @@ impl Answering {
             Kept::Stored | Kept::Restored => (Status::Fresh, self.0.rule.policy.ttl()),
             Kept::Released => (Status::Fresh, Duration::ZERO),
             Kept::Unrecorded => (Status::Unrecorded, Duration::ZERO),
+            // Another copy is under way with a grant. This one has run all the same, which its rule allows.
+            Kept::Lost { recorded: None } if !is_guarded => (Status::Bypassed, Duration::ZERO),
             // Somebody else's outcome stands, or a person's word: what came back here must not be given out.
             Kept::Lost { recorded } => {
                 return Flowed::Answer(Ok(match recorded {
@@ -66,6 +68,7 @@ impl Answering {
             }
             _ => (Status::Unknown, Duration::ZERO),
         };
+        let status = if is_guarded || status == Status::Unknown { status } else { Status::Bypassed };
         // A proxy's own words for a missing answer are told as the guard's: with the identity, in the form asked for.
         if let Some(kind) = instead {
             let (told, data) = self.told(&Problem::new(kind)).into_parts();

@@ -43,7 +43,8 @@ where
         }
     }
     match engage::<S, B, R>(&answering.0, claimant, work).await {
-        Answer::Executed { value, kept } => answering.executed(value, kept),
+        Answer::Executed { value, kept } => answering.executed(value, kept, true),
+        Answer::Unguarded { value, kept, .. } => answering.executed(value, kept, false),
         Answer::Replayed { recorded, waited } => Flowed::Answer(Ok(answering.replayed(recorded, waited))),
         Answer::Refused(refusal) => Flowed::Answer(Ok(answering.problem(&Problem::of(&refusal)))),
         Answer::Broken(broken) => Flowed::Answer(Ok(answering.broken(&broken))),

@@ -64,7 +64,11 @@ impl Fields {
 }
 
 /// Records the answer of one run.
-pub(super) struct Recorder(pub(super) Arc<Ticket>);
+pub(super) struct Recorder {
+    pub(super) ticket: Arc<Ticket>,
+    /// Whether there is a grant behind the run.
+    pub(super) is_guarded: bool,
+}
 
 impl Recorder {
     /// What it means that the service has failed.
@@ -101,7 +105,7 @@ impl Recorder {
     }
 
     fn rule(&self) -> &Rule {
-        &self.0.rule
+        &self.ticket.rule
     }
 
     fn whole<E>(&self, head: http::response::Parts, body: Whole, word: Option<Mark>) -> Ran<Done<E>> {
@@ -164,13 +168,14 @@ impl Recorder {
         let (status, headers) = (head.status, head.headers.clone());
         let foreseen = match self.mark(status, &headers, None, word) {
             Mark::Unknown | Mark::Lost => Status::Unknown,
-            Mark::Keep | Mark::Release | Mark::NothingSent => Status::Fresh,
+            Mark::Keep | Mark::Release | Mark::NothingSent if self.is_guarded => Status::Fresh,
+            Mark::Keep | Mark::Release | Mark::NothingSent => Status::Bypassed,
         };
         head.headers.insert(&IDEMPOTENCY_STATUS, foreseen.value());
         blame(&mut head);
         let (frames, reader) = mpsc::channel(AHEAD);
-        let engine = &self.0.shared.engine;
-        let is_wanted = self.0.ahead.leave(Early { head, frames: reader, length, engine: engine.clone() });
+        let engine = &self.ticket.shared.engine;
+        let is_wanted = self.ticket.ahead.leave(Early { head, frames: reader, length, engine: engine.clone() });
         let mut reader = Reader { frames: is_wanted.then_some(frames), engine };
         if !begun.is_empty() {
             reader.hand(Frame::data(begun)).await;

@@ -3,12 +3,17 @@
 use http::{HeaderMap, HeaderValue};
 use semel_core::{engine::Run, identity::Identity, store::FenceStrength};
 
-use crate::names::{SEMEL_ATTEMPT, SEMEL_FENCE, SEMEL_IDENTITY};
+use crate::names::{SEMEL_ATTEMPT, SEMEL_FENCE, SEMEL_IDENTITY, SEMEL_UNGUARDED};
 
 /// Tells the service which grant it runs under. Written without the formatter: this goes out with every guarded request.
 pub(super) fn sign(headers: &mut HeaderMap, run: &Run, strength: FenceStrength) {
     if let Ok(identity) = HeaderValue::try_from(text(run.identity())) {
         headers.insert(&SEMEL_IDENTITY, identity);
+    }
+    if let Some(why) = run.unguarded() {
+        // There is no number that a service could compare.
+        headers.insert(&SEMEL_UNGUARDED, HeaderValue::from_static(why.name()));
+        return;
     }
     headers.insert(&SEMEL_FENCE, fence(run.fence().get(), strength));
     headers.insert(&SEMEL_ATTEMPT, attempt(run.attempt()));

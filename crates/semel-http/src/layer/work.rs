@@ -60,11 +60,12 @@ impl<S> Work<S> {
         R::Error: Into<BoxError>,
     {
         let Self { ticket, mut service, mut head, body } = *self;
+        let is_guarded = run.unguarded().is_none();
         sign(&mut head.headers, &run, ticket.shared.engine.facts().fence);
         head.extensions.insert(run);
         let answer = service.call(Request::from_parts(head, RequestBody::whole(body)));
         then(answer, move |answer| {
-            let recorder = Recorder(ticket);
+            let recorder = Recorder { ticket, is_guarded };
             match answer {
                 Ok(answer) => ControlFlow::Continue(recorder.record(answer)),
                 Err(error) => ControlFlow::Break(recorder.failure(error)),

@@ -82,6 +82,7 @@ fn by_text(name: &str) -> Kind {
         | "semel-identity"
         | "semel-fence"
         | "semel-attempt"
+        | "semel-unguarded"
         | "idempotent-replayed"
         | "idempotency-status"
         | "idempotency-expires"

@@ -7,6 +7,7 @@ use semel_core::{
     engine::{Engine, Run, Times},
     env::Env,
     identity::Secret,
+    policy::OnStoreError,
     record::{Payload, Rest},
     store::{Capacity, Did, MemoryStore, Resolution, Resolved, StoreAdmin, Target},
 };
@@ -43,6 +44,32 @@ async fn without_its_store_the_guard_runs_nothing() {
     assert_eq!(effects.count(), 0);
     store.outage(None);
     assert_eq!(send(&service, post("k", "x")).await.became(), "fresh");
+}
+
+#[tokio::test]
+async fn under_an_open_rule_a_request_runs_without_its_store_and_both_sides_are_told() {
+    let (engine, store) = engine();
+    let seen = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let told = Arc::clone(&seen);
+    let open = rule().policy(|p| p.on_store_error(OnStoreError::Open));
+    let service = guard(&engine, open, move |request| {
+        let header = |name: &str| request.headers().get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
+        told.lock().push(["semel-unguarded", "semel-fence", "semel-attempt"].map(header));
+        async { answer(201, "order") }
+    });
+    store.outage(Some(Did::Nothing));
+    let got = send(&service, post("k", "x")).await;
+    assert_eq!((got.status.as_u16(), got.became(), &*got.body), (201, "bypassed", &b"order"[..]));
+    assert_eq!(*seen.lock(), [[Some("store-down".to_owned()), None, None]]);
+    let copy = send(&service, post("k", "x")).await;
+    assert_eq!((copy.became(), copy.header("idempotent-replayed")), ("replayed", "true"));
+    assert_eq!(send(&service, post("k", "another")).await.problem(), "key-reused");
+    store.outage(None);
+    until("it is recorded", || engine.load().running == 0 && store.count(Op::Settle) > 1).await;
+    // A client cannot say of itself that it is unguarded.
+    let forged = post("k2", "x").with("semel-unguarded", "yes");
+    assert_eq!(send(&service, forged).await.became(), "fresh");
+    assert_eq!(seen.lock().last().and_then(|told| told[0].clone()), None);
 }
 
 #[tokio::test]

@@ -70,6 +70,9 @@ fn payments_want_a_store_and_a_principal() {
             "10:7 warning: rule `submit`: payments on the memory store",
         ]
     );
+    let text = format!("{RULE}preset = \"payment\"\non_store_error = \"open\"");
+    let open = "9:18 warning: rule `submit`: payments run unguarded while the store is away";
+    assert!(findings(&text).contains(&open.to_owned()), "{:?}", findings(&text));
     let text = format!("{RULE}preset = \"payment\"\n[store]\ndurability = \"process\"");
     assert!(
         findings(&text).contains(&"10:14 warning: rule `submit`: payments under durability = \"process\"".to_owned())

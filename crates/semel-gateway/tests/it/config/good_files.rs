@@ -232,7 +232,7 @@ fn every_setting_can_be_written() {
         message = \"This order is being submitted.\"
         retry_id = [\"X-Request-Id\"]
         on_in_flight = { wait = \"250ms\" }
-        on_store_error = \"closed\"
+        on_store_error = \"open\"
         strictness = \"relaxed\"
         release_on = [503, \"420-425\"]
         keep_on = \"409\"
