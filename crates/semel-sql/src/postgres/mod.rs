@@ -95,6 +95,7 @@ impl PostgresStore {
             durability: self.durability,
             fence: FenceStrength::Strong,
             max_rest: self.max_rest,
+            shared: true,
         }
     }
 }
