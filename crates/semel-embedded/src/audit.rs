@@ -1,4 +1,4 @@
-//! What people did to records: lines of a file beside the tables, for whoever asks later.
+//! What people did to records: lines of a file beside the journal, for whoever asks later.
 
 use std::{
     fs::{self, File, OpenOptions},

@@ -1,4 +1,4 @@
-//! The directory around the tables: who has it, which format it is in, its own secret.
+//! The directory around the journal: who has it, which format it is in, its own secret.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -16,7 +16,7 @@ use semel_core::{
 use crate::OpenError;
 
 /// The version of the directory's format.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 const NAME: &str = "semel-embedded";
 const LOCK: &str = "lock";
@@ -24,9 +24,9 @@ const VERSION_FILE: &str = "version";
 const SECRET: &str = "secret";
 const PROOF: &str = "secret-proof";
 const RESERVE: &str = "reserve";
-const TABLES: &str = "tables";
-/// Tables that were being made when a first start was interrupted. Nothing was ever answered from them.
-const UNFINISHED: &str = "tables.new";
+const JOURNAL: &str = "journal";
+/// A journal that was being made when a first start was interrupted. Nothing was ever answered from it.
+const UNFINISHED: &str = "journal.new";
 
 const LOCK_TRIES: u32 = 5;
 const LOCK_PAUSE: Duration = Duration::from_millis(40);
@@ -69,16 +69,16 @@ impl Directory {
         &self.path
     }
 
-    pub(crate) fn tables(&self) -> PathBuf {
-        self.path.join(TABLES)
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.path.join(JOURNAL)
     }
 
     pub(crate) fn reserve(&self) -> PathBuf {
         self.path.join(RESERVE)
     }
 
-    /// Where new tables are made before [`finish_tables`](Self::finish_tables) puts them in place; empty.
-    pub(crate) fn unfinished_tables(&self) -> Result<PathBuf, OpenError> {
+    /// Where a new journal is made before [`finish_journal`](Self::finish_journal) puts it in place; nothing is there.
+    pub(crate) fn unfinished_journal(&self) -> Result<PathBuf, OpenError> {
         let path = self.path.join(UNFINISHED);
         if path.try_exists().map_err(OpenError::io("looking for", &path))? {
             fs::remove_dir_all(&path).map_err(OpenError::io("removing", &path))?;
@@ -86,19 +86,19 @@ impl Directory {
         Ok(path)
     }
 
-    pub(crate) fn finish_tables(&self) -> Result<(), OpenError> {
+    pub(crate) fn finish_journal(&self) -> Result<(), OpenError> {
         let from = self.path.join(UNFINISHED);
-        fs::rename(&from, self.tables()).map_err(OpenError::io("renaming", &from))?;
+        fs::rename(&from, self.journal()).map_err(OpenError::io("renaming", &from))?;
         sync_dir(&self.path)
     }
 
-    /// Whether there are tables. Where a secret was proved there were some, and an empty store in their place would run
+    /// Whether there is a journal. Where a secret was proved there was one, and an empty store in its place would run
     /// everything again.
-    pub(crate) fn has_tables(&self) -> Result<bool, OpenError> {
-        let (tables, proof) = (self.tables(), self.path.join(PROOF));
-        let there = exists(&tables)?;
+    pub(crate) fn has_journal(&self) -> Result<bool, OpenError> {
+        let (journal, proof) = (self.journal(), self.path.join(PROOF));
+        let there = exists(&journal)?;
         if !there && exists(&proof)? {
-            return Err(OpenError::Damaged { path: tables, why: "it is missing".to_owned() });
+            return Err(OpenError::Damaged { path: journal, why: "it is missing".to_owned() });
         }
         Ok(there)
     }
@@ -122,7 +122,7 @@ impl Directory {
     }
 
     /// Checks that `secret` is the one that the records were made with: under another nothing is found, and everything runs
-    /// again. Called when the tables are there; what they were made with is written down the first time.
+    /// again. Called when the journal is there; what it was made with is written down the first time.
     pub(crate) fn prove(&self, secret: &Secret) -> Result<(), OpenError> {
         let path = self.path.join(PROOF);
         let proof: String = secret.digest(Purpose::Proof, &[]).as_bytes().iter().map(|b| format!("{b:02x}")).collect();

@@ -25,9 +25,13 @@
 //!
 //! # How it works
 //! A call is decided in memory, by the pure functions of [`semel_core::transition`], under the lock of one of 64 shards;
-//! what it changes goes to one writer thread in the order of the decisions. The thread writes all that waits as one
-//! batch, syncs once and answers. So one sync serves as many claims as came in during the one before it, and a synced
+//! what it changes goes to one writer thread in the order of the decisions. The thread appends all that waits to a journal
+//! as one batch, syncs once and answers. So one sync serves as many claims as came in during the one before it, and a synced
 //! claim carries every earlier change with it. What the disk does not hold yet is read from memory.
+//!
+//! What is written stays where it is, and an index in memory says where. The journal is kept in segments; the oldest goes
+//! when nothing in it counts any more, which is when its records have ended. Where too little of the whole counts, what the
+//! oldest still holds is copied to the end in the background.
 //!
 //! Records in flight live in memory whole: a renewal is no I/O, and its lease is never written. When the directory is
 //! opened again, the lease of every record in flight is over at that moment.
@@ -35,15 +39,23 @@
 //! # Cost
 //! | call | round trips to the disk |
 //! |---|---|
-//! | claim | one write and one sync, shared by all that wait; a look at the tables' bloom filters (memory) |
+//! | claim | one write and one sync, shared by all that wait |
 //! | settle, release | the same; with [`Power::Process`] completions wait for the write only |
 //! | duplicate of a record in flight, or finished lately | none, no allocation for the future |
-//! | duplicate of an older record | one point read, on the caller's thread, under the lock of its shard |
+//! | duplicate of an older record | one read, on the caller's thread, under the lock of its shard |
 //! | renew, wait | none |
-//! | list, purge | bounded by their `max` |
+//! | list | one read for each record that it shows |
+//! | purge | one read for 256 records that ended in an older segment, nothing is written |
 //!
-//! A point read that finds nothing costs no I/O (the filters of all tables stay in memory: 10 bits a record). One that
-//! finds a cold record blocks the calling thread for one block read; that is what a thread hop would cost too.
+//! *On disk* a request takes its claim and its outcome, each with 132 bytes more; claims are given up with their segment. In
+//! the long run the journal is at most twice what counts and four segments of 64 MiB.
+//!
+//! *In memory* a finished record takes 33 to 66 bytes as long as it is there: its place in the index. While it is among the
+//! newest it takes its bytes and about 300 more ([`Options::cache`] bounds these), and the newest segment 40 to 80 bytes
+//! for each request in it. At open 40 bytes are read for each record, and the newest segment whole.
+//!
+//! A read that finds a cold record blocks the calling thread for it; that is what a thread hop would cost too. A key that
+//! is fresh is not looked for on the disk: the index knows all.
 //!
 //! # The stored format
 #![doc = include_str!("../FORMAT.md")]

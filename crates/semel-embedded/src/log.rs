@@ -1,15 +1,17 @@
 //! The log: changes in the order of their decisions, one writer that makes batches of them, and who waits for what.
 
+mod progress;
 mod writer;
 
+pub(crate) use progress::Ticket;
 pub(crate) use writer::run;
 
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use semel_core::store::{Did, StoreError, StoreErrorKind};
-use tokio::sync::oneshot;
 
+use self::progress::Progress;
 use crate::disk::Change;
 
 /// How many changes go into one batch at most, and how many bytes.
@@ -46,15 +48,11 @@ impl Stopped {
     }
 }
 
-/// Resolves when what it waits for has come to pass, or cannot any more.
-pub(crate) type Waiter = oneshot::Receiver<Result<(), Stopped>>;
-
 pub(crate) struct Entry {
     /// None: only to wait for what came before.
     pub(crate) change: Option<Change>,
     pub(crate) number: u64,
     pub(crate) need: Need,
-    waiter: Option<oneshot::Sender<Result<(), Stopped>>>,
 }
 
 impl Entry {
@@ -84,6 +82,7 @@ struct Waiting {
 
 /// Where decisions meet the writer.
 pub(crate) struct Queue {
+    progress: Progress,
     waiting: Mutex<Waiting>,
     wake: Condvar,
     max: usize,
@@ -100,13 +99,12 @@ pub(crate) enum Work {
 
 impl Queue {
     pub(crate) fn new(max: usize) -> Self {
-        Self { waiting: Mutex::default(), wake: Condvar::new(), max }
+        Self { progress: Progress::default(), waiting: Mutex::default(), wake: Condvar::new(), max }
     }
 
     /// Takes a change into the log and says its number. Called under the shard's lock, so that the log has the changes of
     /// one record in the order of their decisions.
-    pub(crate) fn push(&self, change: Change, need: Need, settles: bool) -> Result<(u64, Waiter), Refused> {
-        let (sender, receiver) = oneshot::channel();
+    pub(crate) fn push(&self, change: Change, need: Need, settles: bool) -> Result<(u64, Ticket<'_>), Refused> {
         let mut waiting = self.waiting.lock();
         if let Some(stopped) = &waiting.stopped {
             return Err(Refused::Stopped(stopped.clone()));
@@ -117,23 +115,22 @@ impl Queue {
         }
         waiting.last += 1;
         let number = waiting.last;
-        waiting.entries.push_back(Entry { change: Some(change), number, need, waiter: Some(sender) });
+        waiting.entries.push_back(Entry { change: Some(change), number, need });
         self.wake(waiting);
-        Ok((number, receiver))
+        Ok((number, self.progress.ticket(number, need)))
     }
 
     /// Waits for everything that is in the log so far.
-    pub(crate) fn barrier(&self, need: Need) -> Result<Waiter, Stopped> {
-        let (sender, receiver) = oneshot::channel();
+    pub(crate) fn barrier(&self, need: Need) -> Result<Ticket<'_>, Stopped> {
         let mut waiting = self.waiting.lock();
         if let Some(stopped) = &waiting.stopped {
             return Err(stopped.clone());
         }
         waiting.last += 1;
         let number = waiting.last;
-        waiting.entries.push_back(Entry { change: None, number, need, waiter: Some(sender) });
+        waiting.entries.push_back(Entry { change: None, number, need });
         self.wake(waiting);
-        Ok(receiver)
+        Ok(self.progress.ticket(number, need))
     }
 
     /// Makes the writer look around soon.
@@ -160,14 +157,13 @@ impl Queue {
     }
 
     /// Takes no more entries, and fails those that wait.
-    pub(crate) fn fail(&self, why: &str) -> Stopped {
+    pub(crate) fn fail(&self, why: &str) {
         let stopped = Stopped::Failed(why.to_owned());
         let mut waiting = self.waiting.lock();
         waiting.stopped = Some(stopped.clone());
-        let entries = std::mem::take(&mut waiting.entries);
+        waiting.entries.clear();
         drop(waiting);
-        answer(entries, &Err(stopped.clone()));
-        stopped
+        self.progress.fail(stopped);
     }
 
     /// How many entries wait.
@@ -191,7 +187,11 @@ impl Queue {
                 return Work::Nudge;
             }
             waiting.sleeps_until = Some(1);
-            self.wake.wait(&mut waiting);
+            if !self.progress.has_due() {
+                self.wake.wait(&mut waiting);
+            } else if self.wake.wait_for(&mut waiting, GRACE).timed_out() {
+                self.progress.wake_due();
+            }
             waiting.sleeps_until = None;
         }
         if waiting.entries.len() < company.wanted && waiting.stopped.is_none() && company.within >= WORTH_WAITING {
@@ -225,9 +225,5 @@ struct Company {
 /// A shorter wait than this is not kept by the clock.
 const WORTH_WAITING: Duration = Duration::from_micros(50);
 
-fn answer(entries: impl IntoIterator<Item = Entry>, with: &Result<(), Stopped>) {
-    for waiter in entries.into_iter().filter_map(|e| e.waiter) {
-        // Whoever does not wait any more has dropped the answer, not the change.
-        drop(waiter.send(with.clone()));
-    }
-}
+/// How long the writer leaves it to callers to wake each other when it has nothing else to do.
+const GRACE: Duration = Duration::from_millis(10);

@@ -1,10 +1,6 @@
 //! From a directory to a store.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    path::Path,
-    sync::Arc,
-};
+use std::{path::Path, sync::Arc};
 
 use semel_core::{
     StoreTime,
@@ -15,15 +11,15 @@ use semel_core::{
 use crate::{
     EmbeddedStore, OpenError, Options,
     directory::Directory,
-    disk::{Digest, Disk, DiskError, Mark, Tables, is_flight},
+    disk::{Digest, Disk, Journal, Mark, Opened, is_flight},
     log,
     space::Space,
     store::Shared,
 };
 
 impl EmbeddedStore {
-    /// Opens the store in `dir`, or makes one there. Blocks: it reads the journals (at most 128 MiB) and the records in
-    /// flight, never the settled ones.
+    /// Opens the store in `dir`, or makes one there. Blocks: it reads the newest segment of the journal (at most 64 MiB),
+    /// 40 bytes for each record in the others, and the records in flight; never the settled ones.
     ///
     /// Every record that was in flight when the directory was last used has its lease end now.
     ///
@@ -32,31 +28,24 @@ impl EmbeddedStore {
     /// [`OpenError::InUse`].
     pub fn open(dir: &Path, env: &Env, options: &Options) -> Result<Self, OpenError> {
         let directory = Directory::take(dir)?;
-        let has_tables = directory.has_tables()?;
-        // Before the tables, so that there are never tables without the secret that their records were made with.
+        let has_journal = directory.has_journal()?;
+        // Before the journal, so that there is never one without the secret that its records were made with.
         let secret = match &options.secret {
             Some(_) => None,
-            None => Some(directory.secret(&*env.rng, !has_tables)?),
+            None => Some(directory.secret(&*env.rng, !has_journal)?),
         };
-        let tables = directory.tables();
-        if !has_tables {
-            Tables::create(&directory.unfinished_tables()?)?;
-            directory.finish_tables()?;
+        if !has_journal {
+            Journal::create(&directory.unfinished_journal()?)?;
+            directory.finish_journal()?;
         }
         if let Some(secret) = secret.as_ref().or(options.secret.as_ref()) {
             directory.prove(secret)?;
         }
-        let damaged = |why: String| OpenError::Damaged { path: tables.clone(), why };
-        // Damage that no checksum shows can make the reader of the tables panic.
-        let disk = catch_unwind(AssertUnwindSafe(|| Tables::open(&tables)))
-            .map_err(|_| damaged("reading it panicked".to_owned()))??;
-        let read = |e: DiskError| damaged(e.to_string());
-        let mark = disk.mark().map_err(read)?.unwrap_or_default();
-        let flights = disk.all_in_flight().map_err(read)?;
+        let (journal, Opened { mark, unresolved }) = Journal::open(&directory.journal(), options.segment)?;
         let space = Space::watch(directory.path(), directory.reserve(), options, Arc::clone(&env.clock));
-        let disk: Arc<dyn Disk> = Arc::new(disk);
+        let disk: Arc<dyn Disk> = Arc::new(journal);
         let shared = Shared::new(directory.path(), Arc::clone(&disk), space, options, store_clock(env, mark));
-        shared.load(flights.into_iter().map(|(digest, bytes)| (digest, Record::decode(&bytes))), mark);
+        shared.take_in(unresolved.into_iter().map(|(digest, bytes)| (digest, Record::decode(&bytes))));
         Self::start(shared, disk, mark, Some(directory), secret)
     }
 
@@ -88,13 +77,12 @@ pub(crate) fn store_clock(env: &Env, mark: Mark) -> LocalStoreClock {
 }
 
 impl Shared {
-    /// Takes the records in flight into memory. Nobody holds them any more: their leases are over.
-    pub(crate) fn load(&self, flights: impl Iterator<Item = (Digest, Record)>, mark: Mark) {
+    /// Takes what is unresolved into memory. Nobody holds what is in flight any more: its leases are over.
+    pub(crate) fn take_in(&self, unresolved: impl Iterator<Item = (Digest, Record)>) {
         let now: StoreTime = self.clock.now();
-        for (digest, record) in flights {
+        for (digest, record) in unresolved {
             let lease_until = if is_flight(&record) { now } else { record.lease_until };
-            self.shard(&digest).lock().load_flight(&digest, Record { lease_until, ..record });
+            self.shard(&digest).lock().load(&digest, Record { lease_until, ..record });
         }
-        self.count_written(&[], mark);
     }
 }

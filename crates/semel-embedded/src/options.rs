@@ -26,11 +26,13 @@ pub struct Options {
     pub cache: usize,
     /// Bytes preallocated so that running work can settle on a full disk.
     pub reserve: u64,
-    /// Free bytes below which claims are refused. To this comes what the next reorganisation of the tables may need:
-    /// their size, at most 256 MiB.
+    /// Free bytes below which claims are refused.
     pub headroom: u64,
     /// How often free space is looked at, at most.
     pub space_check: Duration,
+    /// How large a segment of the journal gets, but for one that holds a single larger record. Room is given back in such
+    /// pieces, and the newest one is read whole at open. At most 2 GiB.
+    pub segment: u64,
     /// The largest `rest` (key, head and body of an outcome) a record takes.
     pub max_rest: u64,
     /// How many changes may wait for the writer before claims are refused.
@@ -38,8 +40,8 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// `power`, a secret of its own, 64 MiB cache, 64 MiB reserve, 96 MiB headroom looked at every second, records up to
-    /// 16 MiB, 16,384 waiting changes.
+    /// `power`, a secret of its own, 64 MiB cache, 64 MiB reserve, 96 MiB headroom looked at every second, segments of
+    /// 64 MiB, records up to 16 MiB, 16,384 waiting changes.
     fn default() -> Self {
         Self {
             durability: Power::Power,
@@ -48,6 +50,7 @@ impl Default for Options {
             reserve: 64 << 20,
             headroom: 96 << 20,
             space_check: Duration::from_secs(1),
+            segment: 64 << 20,
             max_rest: 16 << 20,
             max_waiting: 16_384,
         }

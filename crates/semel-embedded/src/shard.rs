@@ -27,15 +27,16 @@ pub(crate) struct Slot {
 }
 
 pub(crate) struct Shard {
-    slots: HashMap<Digest, Slot, BuildHasherDefault<Trailing>>,
+    /// In boxes: a table holds up to twice as many places as entries.
+    slots: HashMap<Digest, Box<Slot>, BuildHasherDefault<Trailing>>,
     /// Records that may leave memory, the longest there first. An entry is valid while its number is its slot's.
     ring: VecDeque<(Digest, u32)>,
     next_ring: u32,
     /// What those take, and may take.
     kept: usize,
     limit: usize,
-    /// Records in flight by their end.
-    flights: BTreeSet<(StoreTime, Digest)>,
+    /// Records that nobody has told the outcome of, in memory or not, by their end.
+    unresolved: BTreeSet<(StoreTime, Digest)>,
 }
 
 impl Shard {
@@ -46,7 +47,7 @@ impl Shard {
             next_ring: 0,
             kept: 0,
             limit,
-            flights: BTreeSet::new(),
+            unresolved: BTreeSet::new(),
         }
     }
 
@@ -62,12 +63,19 @@ impl Shard {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Digest, &Slot)> {
-        self.slots.iter()
+        self.slots.iter().map(|(digest, slot)| (digest, &**slot))
     }
 
-    /// A record as change number `pending` makes it; `None` removes it.
-    pub(crate) fn change(&mut self, digest: &Digest, record: Option<Record>, pending: u64) {
+    /// A record as change number `pending` makes it; `None` removes it. `ended`: the end of the one before, if that was
+    /// unresolved.
+    pub(crate) fn change(&mut self, digest: &Digest, ended: Option<StoreTime>, record: Option<Record>, pending: u64) {
         self.forget(digest);
+        if let Some(end) = ended {
+            self.unresolved.remove(&(end, *digest));
+        }
+        if let Some(end) = record.as_ref().and_then(unresolved_end) {
+            self.unresolved.insert((end, *digest));
+        }
         self.put(digest, record, pending, false);
     }
 
@@ -84,18 +92,19 @@ impl Shard {
         self.enter_ring(digest);
     }
 
-    /// A record in flight that the disk has, readable or not.
-    pub(crate) fn load_flight(&mut self, digest: &Digest, record: Record) {
-        self.put(digest, Some(record), 0, true);
+    /// An unresolved record that the disk has, or one that this process cannot read.
+    pub(crate) fn load(&mut self, digest: &Digest, record: Record) {
+        if let Some(end) = unresolved_end(&record) {
+            self.unresolved.insert((end, *digest));
+        }
+        if is_flight(&record) || !record.is_readable() {
+            self.put(digest, Some(record), 0, true);
+        }
     }
 
     fn put(&mut self, digest: &Digest, record: Option<Record>, pending: u64, stays: bool) {
-        let flight = record.as_ref().filter(|r| is_flight(r)).map(|r| r.expires_at);
-        if let Some(end) = flight {
-            self.flights.insert((end, *digest));
-        }
-        let stays = stays || flight.is_some();
-        self.slots.insert(*digest, Slot { record, pending, stays, hot: false, ringed: 0 });
+        let stays = stays || record.as_ref().is_some_and(is_flight);
+        self.slots.insert(*digest, Box::new(Slot { record, pending, stays, hot: false, ringed: 0 }));
     }
 
     /// The disk has change number `pending`.
@@ -109,20 +118,16 @@ impl Shard {
         }
     }
 
-    /// The records in flight that are over at `now`, at most `max`.
-    pub(crate) fn ended_flights(&self, now: StoreTime, max: usize) -> Vec<Digest> {
-        self.flights.iter().take_while(|(end, _)| *end <= now).take(max).map(|(_, digest)| *digest).collect()
+    /// The unresolved records that are over at `now`, at most `max`.
+    pub(crate) fn ended(&self, now: StoreTime, max: usize) -> Vec<Digest> {
+        self.unresolved.iter().take_while(|(end, _)| *end <= now).take(max).map(|(_, digest)| *digest).collect()
     }
 
     fn forget(&mut self, digest: &Digest) {
-        let Some(slot) = self.slots.remove(digest) else { return };
-        if slot.ringed != 0 {
-            self.kept -= cost(&slot);
-        }
-        if let Some(record) = &slot.record
-            && is_flight(record)
+        if let Some(slot) = self.slots.remove(digest)
+            && slot.ringed != 0
         {
-            self.flights.remove(&(record.expires_at, *digest));
+            self.kept -= cost(&slot);
         }
     }
 
@@ -132,6 +137,9 @@ impl Shard {
         slot.ringed = self.next_ring;
         slot.hot = false;
         self.kept += cost(slot);
+        if self.ring.len() == self.ring.capacity() {
+            self.ring.reserve_exact(self.ring.len() / 4 + 16);
+        }
         self.ring.push_back((*digest, self.next_ring));
         self.evict();
         // Entries that are no longer valid cost little, but not nothing.
@@ -152,6 +160,11 @@ impl Shard {
             }
         }
     }
+}
+
+/// When a record's time ends without anybody having told its outcome; `None` for one that was told.
+pub(crate) fn unresolved_end(record: &Record) -> Option<StoreTime> {
+    record.is_unresolved().then_some(record.expires_at)
 }
 
 fn cost(slot: &Slot) -> usize {

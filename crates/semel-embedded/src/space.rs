@@ -1,7 +1,7 @@
 //! Free space, and the reserve that lets running work settle when there is none.
 //!
-//! fjall takes no more writes after one that failed, and its tables need room to reorganise themselves. So the disk must
-//! not become full under it: claims are refused while there is still room for everything that runs to settle.
+//! After a write that failed nothing is written any more. So the disk must not become full under the store: claims are
+//! refused while there is still room for everything that runs to settle.
 //!
 //! ```text
 //! roomy    claims are taken
@@ -29,10 +29,7 @@ use parking_lot::Mutex;
 use rustix::fs::FallocateFlags;
 use semel_core::env::{Clock, Tick};
 
-use crate::{Options, disk::Size};
-
-/// The tables reorganise themselves in pieces: this is the most that one piece may need.
-const LARGEST_PIECE: u64 = 256 << 20;
+use crate::Options;
 
 /// How much room there is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -118,7 +115,7 @@ impl Space {
     }
 
     /// Counts what is about to be written, and looks where that is due. Only the writer calls this.
-    pub(crate) fn before_write(&self, bytes: u64, size: impl FnOnce() -> Size) {
+    pub(crate) fn before_write(&self, bytes: u64, size: impl FnOnce() -> u64) {
         self.last.lock().written += bytes;
         if self.is_stale() || self.is_short(bytes) {
             self.see(size(), true);
@@ -126,19 +123,19 @@ impl Space {
     }
 
     /// Whether the room of the last look is gone: others fill a disk in less time than lies between two looks, and the
-    /// first write that fails is the last one. One system call; the sizes of the tables are not asked for.
+    /// first write that fails is the last one. One system call.
     fn is_short(&self, bytes: u64) -> bool {
         self.room() != Room::Spent && free(&self.dir).is_ok_and(|free| free < self.headroom / 4 + bytes)
     }
 
     /// Looks, and takes the reserve where there is room again.
-    pub(crate) fn look(&self, size: Size) {
+    pub(crate) fn look(&self, size: u64) {
         self.see(size, false);
     }
 
-    fn see(&self, size: Size, writing: bool) {
+    fn see(&self, size: u64, writing: bool) {
         *self.last.lock() = Looked { at: Some(self.clock.now()), written: 0 };
-        self.stored.store(size.all, Ordering::Relaxed);
+        self.stored.store(size, Ordering::Relaxed);
         if let Some(home) = self.home
             && place(&self.dir).map_or_else(|e| e.kind() == io::ErrorKind::NotFound, |found| found != home)
         {
@@ -152,8 +149,7 @@ impl Space {
                 return;
             }
         };
-        let wanted = self.headroom + size.tables.min(LARGEST_PIECE);
-        let before = self.room();
+        let (before, wanted) = (self.room(), self.headroom);
         let after = self.judge(before, free, wanted, writing);
         if before != after {
             let dir = self.dir.display();

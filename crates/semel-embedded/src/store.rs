@@ -25,7 +25,7 @@ use semel_core::{
 use crate::{
     Options, Power,
     directory::Directory,
-    disk::{Change, Digest, Disk, DiskError, Mark},
+    disk::{Digest, Disk, DiskError},
     log::{Need, Queue, Stopped},
     shard::Shard,
     space::Space,
@@ -81,13 +81,13 @@ impl EmbeddedStore {
     ) -> semel_core::store::Reply<'a, ()> {
         use semel_core::store::StoreFuture;
         match self.shared.plant(id.digest(), bytes) {
-            Ok(waiter) => StoreFuture::new(decide::wait(waiter)),
+            Ok(ticket) => StoreFuture::new(decide::wait(ticket)),
             Err(e) => StoreFuture::ready(Err(e)),
         }
     }
 
     /// Writes and syncs what waits, takes no more calls and gives the directory free. Blocks for at most one batch and one
-    /// step of the tables' own work; a second call does nothing.
+    /// step of the journal's tidying; a second call does nothing.
     pub fn close(&self) {
         self.shared.closed.store(true, Ordering::Relaxed);
         self.shared.queue.close();
@@ -96,7 +96,7 @@ impl EmbeddedStore {
         {
             tracing::error!(dir = %self.dir().display(), "the store's writer had panicked");
         }
-        // In this order: the tables are closed before the next one may open them.
+        // In this order: the journal is closed before the next one may open it.
         drop(self.shared.disk.write().take());
         drop(self.directory.lock().take());
     }
@@ -126,10 +126,7 @@ pub(crate) struct Shared {
     durability: Power,
     max_rest: u64,
     closed: AtomicBool,
-    records: AtomicU64,
     written: AtomicU64,
-    /// No settled record ends before this.
-    purged: Mutex<StoreTime>,
     /// Purged without anybody having told their outcome, and nobody has been told of that yet.
     unresolved: Mutex<Vec<Identity>>,
 }
@@ -153,9 +150,7 @@ impl Shared {
             durability: options.durability,
             max_rest: options.max_rest,
             closed: AtomicBool::new(false),
-            records: AtomicU64::new(0),
             written: AtomicU64::new(0),
-            purged: Mutex::default(),
             unresolved: Mutex::default(),
         }
     }
@@ -185,9 +180,8 @@ impl Shared {
         self.clock.now()
     }
 
-    pub(crate) fn count_written(&self, changes: &[Change], mark: Mark) {
-        self.written.fetch_add(changes.len() as u64, Ordering::Relaxed);
-        self.records.store(mark.records, Ordering::Relaxed);
+    pub(crate) fn count_written(&self, changes: usize) {
+        self.written.fetch_add(changes as u64, Ordering::Relaxed);
     }
 
     /// The disk has change `number` of a digest: memory need not keep it for reading.
@@ -196,11 +190,11 @@ impl Shared {
     }
 
     /// No more writes, and why.
-    pub(crate) fn fail(&self, why: &str) -> Stopped {
+    pub(crate) fn fail(&self, why: &str) {
         let dir = self.dir.display();
         tracing::error!(%dir, why, "the store takes no more writes; what it has is still answered");
         let why = format!("{why} ({dir}); see to the disk, then restart: replays go on meanwhile");
-        self.queue.fail(&why)
+        self.queue.fail(&why);
     }
 }
 

@@ -34,6 +34,12 @@ impl Record {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_LEN + self.rest.len());
+        self.encode_into(&mut out);
+        out
+    }
+
+    /// Adds the bytes of [`encode`](Self::encode) to `out`, without an allocation of their own.
+    pub fn encode_into(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&MAGIC);
         out.push(self.version);
         out.push(self.state as u8);
@@ -47,7 +53,6 @@ impl Record {
         out.extend_from_slice(&self.attempt.to_be_bytes());
         out.extend_from_slice(self.fingerprint.digest());
         out.extend_from_slice(&self.rest);
-        out
     }
 
     /// A record from its bytes; `rest` shares them. Bytes that are no record of this version become a record with

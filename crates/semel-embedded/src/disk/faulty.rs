@@ -1,22 +1,16 @@
 //! A disk in memory that fails, hangs or loses power when a test says so.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Bound,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
-use semel_core::StoreTime;
+use semel_core::{StoreTime, record::Record};
 
-use super::{Change, Digest, Disk, DiskError, End, Mark, Size, Table};
+use super::{Change, Digest, Disk, DiskError, Mark, Stretch};
 
 #[derive(Clone, Default)]
 struct Data {
-    flight: BTreeMap<Digest, Bytes>,
-    settled: BTreeMap<Digest, Bytes>,
-    ends: BTreeSet<End>,
+    records: BTreeMap<Digest, Bytes>,
     mark: Mark,
 }
 
@@ -85,15 +79,9 @@ impl Faulty {
         self.state.lock().written.mark
     }
 
-    pub(crate) fn flights(&self) -> Vec<(Digest, Bytes)> {
-        self.state.lock().written.flight.iter().map(|(d, b)| (*d, b.clone())).collect()
-    }
-
-    /// The settled records and the ends that the index has.
-    pub(crate) fn index(&self) -> (Vec<(Digest, Bytes)>, Vec<End>) {
-        let state = self.state.lock();
-        let settled = state.written.settled.iter().map(|(d, b)| (*d, b.clone())).collect();
-        (settled, state.written.ends.iter().copied().collect())
+    /// All records.
+    pub(crate) fn records(&self) -> Vec<(Digest, Bytes)> {
+        self.state.lock().written.records.iter().map(|(d, b)| (*d, b.clone())).collect()
     }
 }
 
@@ -102,7 +90,7 @@ fn broken(doing: &'static str) -> DiskError {
 }
 
 impl Disk for Faulty {
-    fn write(&self, changes: &[Change], mark: Mark) -> Result<(), DiskError> {
+    fn write(&self, changes: &[&Change], mark: Mark) -> Result<(), DiskError> {
         let mut state = self.state.lock();
         while state.held {
             self.moved.wait(&mut state);
@@ -114,22 +102,13 @@ impl Disk for Faulty {
             _ => {}
         }
         let data = &mut state.written;
-        let mut seen = BTreeSet::new();
         for change in changes {
-            change.spell(|table, key, value| {
-                assert!(seen.insert((table as u8, key.to_vec())), "a batch names a key once");
-                let digest = *key.last_chunk().unwrap();
-                match (table, value) {
-                    (Table::Flight, Some(bytes)) => drop(data.flight.insert(digest, bytes)),
-                    (Table::Flight, None) => drop(data.flight.remove(&digest)),
-                    (Table::Settled, Some(bytes)) => drop(data.settled.insert(digest, bytes)),
-                    (Table::Settled, None) => drop(data.settled.remove(&digest)),
-                    (Table::Ends, Some(_)) => drop(data.ends.insert(End::read(key).unwrap())),
-                    (Table::Ends, None) => {
-                        data.ends.remove(&End::read(key).unwrap());
-                    }
-                }
-            });
+            let mut bytes = Vec::new();
+            change.encode_into(&mut bytes);
+            match change.to {
+                Some(_) => drop(data.records.insert(change.digest, bytes.into())),
+                None => drop(data.records.remove(&change.digest)),
+            }
         }
         data.mark = mark;
         Ok(())
@@ -145,22 +124,38 @@ impl Disk for Faulty {
         Ok(())
     }
 
-    fn settled(&self, digest: &Digest) -> Result<Option<Bytes>, DiskError> {
-        Ok(self.state.lock().written.settled.get(digest).cloned())
+    fn record(&self, digest: &Digest) -> Result<Option<Bytes>, DiskError> {
+        Ok(self.state.lock().written.records.get(digest).cloned())
     }
 
-    fn settled_from(&self, from: &Digest, max: usize) -> Result<Vec<(Digest, Bytes)>, DiskError> {
+    fn records_from(&self, from: &Digest, max: usize) -> Result<Stretch, DiskError> {
         let state = self.state.lock();
-        Ok(state.written.settled.range(*from..).take(max).map(|(d, b)| (*d, b.clone())).collect())
+        let mut rest = state.written.records.range(*from..).take_while(|(d, _)| d[0] / 4 == from[0] / 4);
+        let found = rest.by_ref().take(max).map(|(d, b)| (*d, b.clone())).collect();
+        Ok((found, rest.next().is_some()))
     }
 
-    fn ends(&self, after: End, until: StoreTime, max: usize) -> Result<Vec<End>, DiskError> {
-        let state = self.state.lock();
-        let behind = state.written.ends.range((Bound::Excluded(after), Bound::Unbounded));
-        Ok(behind.take_while(|e| e.at <= until).take(max).copied().collect())
+    fn purge(&self, until: StoreTime, max: usize) -> Result<usize, DiskError> {
+        let mut state = self.state.lock();
+        let ended = |bytes: &Bytes| {
+            let record = Record::decode(bytes);
+            record.is_readable() && !record.is_unresolved() && !record.is_here(until)
+        };
+        let records = &mut state.written.records;
+        let gone: Vec<_> = records.iter().filter(|(_, b)| ended(b)).take(max).map(|(d, _)| *d).collect();
+        gone.iter().for_each(|digest| drop(records.remove(digest)));
+        Ok(gone.len())
     }
 
-    fn size(&self) -> Size {
-        Size::default()
+    fn len(&self) -> u64 {
+        self.state.lock().written.records.len() as u64
+    }
+
+    fn size(&self) -> u64 {
+        0
+    }
+
+    fn wants_write(&self) -> bool {
+        false
     }
 }

@@ -1,231 +1,382 @@
-//! The journal's end after a crash, looked at before fjall reads it.
-//!
-//! fjall drops a last batch that is cut short, but refuses one whose pages came to the disk in another order than they
-//! were written: a batch with a hole in it and a good end. That is what a power cut leaves of batches that nobody synced,
-//! so we cut them off; and only them. A hole before a batch that was synced is damage, and is refused.
-//!
-//! How fjall 3 writes a batch (integers little endian, key and value as they are):
+//! A journal in segments: what is written is appended and stays where it is, an index in memory says where.
 //!
 //! ```text
-//! start  1: 1, items: u32, sequence: u64
-//! item   1: 2, kind: u8, compression: u8, table: u64, key length: u16, value length: u32, stored length: u32, key, value
-//! clear  1: 4, table: u64
-//! end    1: 3, xxh3 of all items as stored: u64, 4: "FJL" 3
+//! 0000000007.log   full          summary 0000000007.sum: what of it counts, by its end
+//! 0000000008.log   full          summary 0000000008.sum
+//! 0000000009.log   the newest    batches are appended here
 //! ```
+//!
+//! Segments are given up from the oldest on, and only so: then whatever an entry overrules is in an older segment or in
+//! its own, and goes no later than the entry. A segment that holds nothing any more goes; where too little of the whole is
+//! worth keeping, what the oldest one still holds is copied to the end first ([`tidy`]).
+
+mod index;
+mod layout;
+mod replay;
+mod segment;
+#[cfg(test)]
+mod tests;
+mod tidy;
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Read, Seek},
+    collections::BTreeMap,
+    fs::{self, File},
+    io,
+    os::unix::fs::{DirBuilderExt, FileExt},
     path::{Path, PathBuf},
+    sync::Arc,
+    thread::JoinHandle,
 };
 
-use rustix::fs::{SeekFrom, seek};
-use xxhash_rust::xxh3::xxh3_64;
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use semel_core::StoreTime;
 
-use super::{Mark, tables::MARK};
+use self::{
+    index::{Index, Place},
+    layout::{BatchHead, Entry, Note, SegmentHead, short},
+    segment::Segment,
+    tidy::Tidying,
+};
+use super::{Change, Digest, Disk, DiskError, Mark, Stretch};
 use crate::OpenError;
 
-const TRAILER: [u8; 4] = *b"FJL\x03";
-
-/// What one whole batch says.
-struct Batch {
-    /// The byte after it.
-    end: usize,
-    mark: Option<Mark>,
+/// How large things are; tests choose small ones.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    /// A batch that would make a segment larger goes into the next one.
+    segment: u64,
+    /// How far zeros are written ahead. Into blocks that are there already a sync writes no metadata: half the writes, and
+    /// half the time.
+    ahead: u64,
+    /// How much one batch takes along of what moves to the end.
+    moves: usize,
 }
 
-/// Cuts a torn end off the newest journal of the tables at `path`.
-pub(super) fn cut_torn_end(path: &Path) -> Result<(), OpenError> {
-    // There is one from the first moment on, and fjall would begin another without a word.
-    let Some(journal) = newest(path)? else {
-        return Err(OpenError::Damaged { path: path.to_owned(), why: "its journal (*.jnl) is missing".to_owned() });
-    };
-    let bytes = read_data(&journal).map_err(OpenError::io("reading", &journal))?;
-    let bytes = without_zeros(&bytes);
-    match good_len(bytes) {
-        Ok(len) if bytes[len..].iter().all(|b| *b == 0) => Ok(()),
-        Ok(len) => {
-            tracing::warn!(path = %journal.display(), kept = len, "cutting a torn batch off the end of the journal");
-            let cut = |file: File| file.set_len(len as u64).and_then(|()| file.sync_all());
-            OpenOptions::new().write(true).open(&journal).and_then(cut).map_err(OpenError::io("cutting", journal))
-        }
-        Err(at) => {
-            let why = format!("byte {at} is in no whole batch, yet synced batches follow it");
-            Err(OpenError::Damaged { path: journal, why })
-        }
+impl Sizes {
+    fn of(segment: u64) -> Self {
+        let segment = segment.min(LARGEST);
+        Self { segment, ahead: (512 << 10).min(segment / 8), moves: 256 << 10 }
     }
 }
 
-fn newest(path: &Path) -> Result<Option<PathBuf>, OpenError> {
-    let mut newest: Option<(u64, PathBuf)> = None;
-    for entry in fs::read_dir(path).map_err(OpenError::io("reading", path))? {
-        let entry = entry.map_err(OpenError::io("reading", path))?;
-        let name = entry.file_name();
-        let number = name.to_str().and_then(|n| n.strip_suffix(".jnl")).and_then(|n| n.parse().ok());
-        if let Some(number) = number
-            && newest.as_ref().is_none_or(|(n, _)| *n < number)
+/// Places have 32 bits, and a batch may stand behind this.
+const LARGEST: u64 = 1 << 31;
+
+/// How often a record is looked for that moves while it is read.
+const LOOKS: u32 = 8;
+
+/// A batch's buffer is kept up to this size.
+const KEPT: usize = 1 << 20;
+
+/// The journal, with a thread that tidies it up.
+pub(crate) struct Journal {
+    inner: Arc<Inner>,
+    tidier: Option<JoinHandle<()>>,
+}
+
+struct Inner {
+    dir: PathBuf,
+    sizes: Sizes,
+    index: Index,
+    segments: RwLock<BTreeMap<u32, Arc<Segment>>>,
+    tail: Mutex<Tail>,
+    tidying: Tidying,
+}
+
+/// The end of the journal, where the writer is.
+struct Tail {
+    segment: Arc<Segment>,
+    /// Where the next batch goes, and up to where zeros are written.
+    at: u64,
+    zeroed: u64,
+    /// The last batch written.
+    mark: Mark,
+    /// The oldest segment that is needed, as that batch says.
+    oldest: u32,
+    buffer: Vec<u8>,
+    notes: Vec<Note>,
+    zeros: Vec<u8>,
+}
+
+impl Journal {
+    /// Makes an empty journal at `path`, whole and synced.
+    pub(crate) fn create(path: &Path) -> Result<(), OpenError> {
+        let make = || {
+            fs::DirBuilder::new().mode(0o700).create(path)?;
+            Segment::create(path, SegmentHead { number: 1, oldest: 1, after: Mark::default() }).map(drop)
+        };
+        make().map_err(OpenError::io("making a journal in", path))
+    }
+
+    /// Opens what [`create`](Self::create) made, and says what its last batch said. A torn end is cut off first. Segments
+    /// are begun anew when they have `segment` bytes.
+    pub(crate) fn open(path: &Path, segment: u64) -> Result<(Self, Opened), OpenError> {
+        let (mut journal, opened) = Self::open_with(path, Sizes::of(segment))?;
+        let tidier = std::thread::Builder::new().name("semel-tidier".to_owned()).spawn({
+            let inner = Arc::clone(&journal.inner);
+            move || inner.keep_tidy()
+        });
+        journal.tidier = Some(tidier.map_err(OpenError::io("starting the tidier of", path))?);
+        // What is left of the time before.
+        journal.inner.tidying.wake();
+        Ok((journal, opened))
+    }
+
+    fn open_with(path: &Path, sizes: Sizes) -> Result<(Self, Opened), OpenError> {
+        let read = replay::replay(path)?;
+        let tail = Tail {
+            segment: read.tail,
+            at: read.at,
+            zeroed: read.zeroed,
+            mark: read.mark,
+            oldest: read.oldest,
+            buffer: Vec::new(),
+            notes: Vec::new(),
+            zeros: Vec::new(),
+        };
+        let inner = Arc::new(Inner {
+            dir: path.to_owned(),
+            sizes,
+            index: read.index,
+            segments: RwLock::new(read.segments),
+            tail: Mutex::new(tail),
+            tidying: Tidying::default(),
+        });
+        let damaged = |e: DiskError| OpenError::Damaged { path: path.to_owned(), why: e.to_string() };
+        let unresolved = read.unresolved.iter().map(|place| inner.read(*place)).collect::<Result<_, _>>();
+        let unresolved = unresolved.map_err(damaged)?;
+        Ok((Self { inner, tidier: None }, Opened { mark: read.mark, unresolved }))
+    }
+}
+
+/// What an open found.
+pub(crate) struct Opened {
+    /// Of the last batch.
+    pub(crate) mark: Mark,
+    /// The records whose end is told, and those that this process cannot read.
+    pub(crate) unresolved: Vec<(Digest, Bytes)>,
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.inner.tidying.stop();
+        if let Some(tidier) = self.tidier.take()
+            && tidier.join().is_err()
         {
-            newest = Some((number, entry.path()));
+            tracing::error!(dir = %self.inner.dir.display(), "the journal's tidier had panicked");
         }
     }
-    Ok(newest.map(|(_, path)| path))
 }
 
-/// The file up to its last hole: a journal is made longer than it is, 64 MiB, and need not be read as zeros.
-fn read_data(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    let mut end = 0;
-    while let Ok(data) = seek(&file, SeekFrom::Data(end)) {
-        end = seek(&file, SeekFrom::Hole(data))?;
+impl Disk for Journal {
+    fn write(&self, changes: &[&Change], mark: Mark) -> Result<(), DiskError> {
+        self.inner.write(changes, mark).map_err(failed("writing a batch"))
     }
-    file.rewind()?;
-    let mut bytes = Vec::new();
-    file.take(end).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
 
-/// Without the zeros at the end, down to a page of them at most.
-fn without_zeros(mut bytes: &[u8]) -> &[u8] {
-    const ZEROS: &[u8; 4096] = &[0; 4096];
-    while let Some((head, ZEROS)) = bytes.split_last_chunk() {
-        bytes = head;
+    fn sync(&self) -> Result<(), DiskError> {
+        let tail = self.inner.tail.lock();
+        let (segment, oldest) = (Arc::clone(&tail.segment), tail.oldest);
+        drop(tail);
+        segment.file.sync_data().map_err(failed("syncing the journal"))?;
+        self.inner.free_below(oldest);
+        Ok(())
     }
-    bytes
-}
 
-/// How many bytes from the start are whole batches; an error is where the first damage is, when something behind it
-/// cannot be given up.
-fn good_len(bytes: &[u8]) -> Result<usize, usize> {
-    let mut at = 0;
-    let mut last = None;
-    while let Some(batch) = batch_at(bytes, at) {
-        at = batch.end;
-        last = batch.mark.map(|m| m.batch).or(last);
-    }
-    let mut look = at;
-    while let Some(found) = bytes[look..].iter().position(|b| *b == 1) {
-        look += found;
-        if let Some(batch) = batch_at(bytes, look) {
-            // What was never synced may be given up. Batches that do not say so are fjall's own. With nothing whole
-            // before the hole, the one right before this batch stands for what is lost.
-            if batch.mark.is_none_or(|m| m.synced > last.unwrap_or(m.batch.saturating_sub(2))) {
-                return Err(at);
+    fn record(&self, digest: &Digest) -> Result<Option<Bytes>, DiskError> {
+        let short = short(digest);
+        let mut looks = 0;
+        while let Some(place) = self.inner.index.get(&short) {
+            match self.inner.read(place) {
+                // It has moved, and its segment is gone.
+                Err(_) if looks < LOOKS && self.inner.index.get(&short) != Some(place) => looks += 1,
+                Err(e) => return Err(e),
+                Ok((found, value)) => return Ok((found == *digest).then_some(value)),
             }
-            look = batch.end;
-        } else {
-            look += 1;
         }
+        Ok(None)
     }
-    Ok(at)
-}
 
-fn batch_at(bytes: &[u8], at: usize) -> Option<Batch> {
-    let mut rest = bytes.get(at..)?;
-    if take::<1>(&mut rest)? != [1] {
-        return None;
-    }
-    let items = u32::from_le_bytes(take(&mut rest)?);
-    take::<8>(&mut rest)?;
-    let body = rest;
-    let mut mark = None;
-    for _ in 0..items {
-        match take::<1>(&mut rest)? {
-            [2] => {
-                take::<10>(&mut rest)?;
-                let key_len = usize::from(u16::from_le_bytes(take(&mut rest)?));
-                let value_len = u32::from_le_bytes(take(&mut rest)?);
-                let stored_len = u32::from_le_bytes(take(&mut rest)?);
-                // We store nothing compressed; fjall asserts this equality.
-                if value_len != stored_len {
-                    return None;
+    fn records_from(&self, from: &Digest, max: usize) -> Result<Stretch, DiskError> {
+        let (found, more) = self.inner.index.from(&short(from), max);
+        let mut records = Vec::with_capacity(found.len());
+        for (short, place) in found {
+            let record = match self.inner.read(place) {
+                Err(e) => {
+                    // Moved, or gone, since the index was looked at.
+                    let now = self.inner.index.get(&short);
+                    match now.filter(|now| *now != place) {
+                        Some(now) => self.inner.read(now)?,
+                        None if now.is_none() => continue,
+                        None => return Err(e),
+                    }
                 }
-                let (key, tail) = rest.split_at_checked(key_len)?;
-                let (value, tail) = tail.split_at_checked(usize::try_from(stored_len).ok()?)?;
-                rest = tail;
-                if key == MARK {
-                    mark = Mark::decode(value).or(mark);
-                }
+                Ok(record) => record,
+            };
+            if record.0 >= *from {
+                records.push(record);
             }
-            [4] => {
-                take::<8>(&mut rest)?;
-            }
-            _ => return None,
         }
+        Ok((records, more))
     }
-    let sum = xxh3_64(&body[..body.len() - rest.len()]);
-    let whole = take::<1>(&mut rest)? == [3] && take(&mut rest)? == sum.to_le_bytes() && take(&mut rest)? == TRAILER;
-    whole.then(|| Batch { end: bytes.len() - rest.len(), mark })
+
+    fn purge(&self, until: StoreTime, max: usize) -> Result<usize, DiskError> {
+        let segments: Vec<_> = self.inner.segments.read().values().map(Arc::clone).collect();
+        let mut gone = 0;
+        for segment in segments {
+            gone += segment.purge(&self.inner.index, until, max - gone).map_err(failed("purging"))?;
+            if gone == max {
+                break;
+            }
+        }
+        self.inner.tidying.wake();
+        Ok(gone)
+    }
+
+    fn len(&self) -> u64 {
+        self.inner.index.len()
+    }
+
+    fn size(&self) -> u64 {
+        let segments = self.inner.segments.read();
+        segments.values().map(|s| s.len()).sum::<u64>() + self.inner.sizes.ahead
+    }
+
+    fn wants_write(&self) -> bool {
+        let tail = self.inner.tail.lock();
+        self.inner.tidying.has_moves() || self.inner.oldest(&tail) != tail.oldest
+    }
 }
 
-fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-    let (head, tail) = rest.split_first_chunk()?;
-    *rest = tail;
-    Some(*head)
+impl Inner {
+    fn write(&self, changes: &[&Change], mark: Mark) -> io::Result<()> {
+        let tail = &mut *self.tail.lock();
+        tail.buffer.clear();
+        tail.notes.clear();
+        tail.buffer.resize(BatchHead::LEN, 0);
+        let place = |from: usize, to: usize| {
+            let end = u32::try_from(to - from).ok().zip(u32::try_from(from).ok());
+            end.map(|(len, offset)| Place { segment: 0, offset, len }).ok_or_else(too_large)
+        };
+        // Before the changes: what they say of the same records is newer.
+        for moved in self.tidying.take_moves(self.sizes.moves) {
+            if self.index.get(&moved.note.short) == Some(moved.note.place) {
+                let from = tail.buffer.len();
+                tail.buffer.extend_from_slice(&moved.entry);
+                tail.notes.push(Note { place: place(from, tail.buffer.len())?, ..moved.note });
+            }
+        }
+        for change in changes {
+            let from = tail.buffer.len();
+            let write = change.to.is_some().then_some(|out: &mut Vec<u8>| change.encode_into(out));
+            Entry::put(&mut tail.buffer, &change.digest, write);
+            tail.notes.push(Note::of(&change.digest, place(from, tail.buffer.len())?, change.to.as_ref()));
+        }
+        let len = tail.buffer.len() as u64;
+        if tail.at + len > self.sizes.segment && tail.at > SegmentHead::LEN as u64 {
+            self.begin_segment(tail)?;
+        }
+        let start = u32::try_from(tail.at).map_err(|_| too_large())?;
+        start.checked_add(u32::try_from(len).map_err(|_| too_large())?).ok_or_else(too_large)?;
+        tail.oldest = self.oldest(tail);
+        let entries = u32::try_from(tail.notes.len()).map_err(|_| too_large())?;
+        BatchHead::put(&mut tail.buffer, mark, tail.segment.number, tail.oldest, entries);
+        tail.write_zeros(len, self.sizes);
+        tail.segment.file.write_all_at(&tail.buffer, tail.at)?;
+        tail.at += len;
+        tail.mark = mark;
+        for note in &mut tail.notes {
+            note.place.segment = tail.segment.number;
+            note.place.offset += start;
+        }
+        tail.segment.grew(tail.at, mark.batch, &tail.notes);
+        self.count(&tail.segment, &tail.notes);
+        if tail.buffer.capacity() > KEPT {
+            tail.buffer = Vec::new();
+        }
+        Ok(())
+    }
+
+    /// Tells the index what a batch brought.
+    fn count(&self, segment: &Arc<Segment>, notes: &[Note]) {
+        let segments = self.segments.read();
+        for note in notes {
+            let before = if note.kind == layout::Noted::Removal {
+                self.index.remove(&note.short)
+            } else {
+                segment.count(note.place);
+                self.index.set(&note.short, note.place)
+            };
+            let Some(before) = before else { continue };
+            if before.segment == segment.number {
+                segment.overrule(before);
+            }
+            if let Some(segment) = segments.get(&before.segment) {
+                segment.discount(before);
+            }
+        }
+    }
+
+    /// The next segment. What was written to this one is synced first: only the newest may have a torn end.
+    fn begin_segment(&self, tail: &mut Tail) -> io::Result<()> {
+        tail.segment.file.sync_data()?;
+        let after = Mark { synced: tail.mark.batch, ..tail.mark };
+        let head = SegmentHead { number: tail.segment.number + 1, oldest: self.oldest(tail), after };
+        let segment = Arc::new(Segment::create(&self.dir, head)?);
+        self.segments.write().insert(segment.number, Arc::clone(&segment));
+        (tail.segment, tail.at, tail.zeroed) = (segment, SegmentHead::LEN as u64, SegmentHead::LEN as u64);
+        self.tidying.wake();
+        Ok(())
+    }
+
+    /// The oldest segment that holds something, or the newest.
+    fn oldest(&self, tail: &Tail) -> u32 {
+        let segments = self.segments.read();
+        let needed = segments.values().find(|s| s.number == tail.segment.number || s.live() > 0);
+        needed.map_or(tail.oldest, |s| s.number)
+    }
+
+    fn read(&self, place: Place) -> Result<(Digest, Bytes), DiskError> {
+        let segment = self.segments.read().get(&place.segment).map(Arc::clone);
+        let segment = segment.ok_or_else(|| DiskError::new("reading a record")("its segment is gone".into()))?;
+        let bytes = Bytes::from(segment.read(place).map_err(failed("reading a record"))?);
+        match Entry::read(&bytes) {
+            Some((Entry { digest, value: Some(value) }, _)) => Ok((digest, bytes.slice_ref(value))),
+            _ => {
+                let Place { segment, offset, .. } = place;
+                let why = format!("the entry at byte {offset} of segment {segment} is damaged");
+                Err(DiskError::new("reading a record")(why.into()))
+            }
+        }
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use semel_core::StoreTime;
-
-    use super::*;
-
-    fn batch(number: u64, synced: u64) -> Vec<u8> {
-        let mark = Mark { time: StoreTime::from_micros(1), records: 0, batch: number, synced };
-        let mut items = Vec::new();
-        for (key, value) in [(&b"some key"[..], &b"some value"[..]), (MARK, &mark.encode()[..])] {
-            items.push(2);
-            items.extend([0; 10]);
-            items.extend(u16::try_from(key.len()).unwrap().to_le_bytes());
-            items.extend(u32::try_from(value.len()).unwrap().to_le_bytes());
-            items.extend(u32::try_from(value.len()).unwrap().to_le_bytes());
-            items.extend(key);
-            items.extend(value);
+impl Tail {
+    /// Sees to it that a batch of `len` bytes goes into blocks that are there. Where there is no room for zeros, there may
+    /// still be room for the batch.
+    fn write_zeros(&mut self, len: u64, sizes: Sizes) {
+        let end = self.at + len;
+        if end <= self.zeroed || sizes.ahead == 0 {
+            return;
         }
-        let mut out = vec![1];
-        out.extend(2_u32.to_le_bytes());
-        out.extend(number.to_le_bytes());
-        out.extend(&items);
-        out.push(3);
-        out.extend(xxh3_64(&items).to_le_bytes());
-        out.extend(TRAILER);
-        out
-    }
-
-    #[test]
-    fn whole_batches_before_zeros_are_all_kept() {
-        let bytes = [batch(1, 0), batch(2, 1), vec![0; 100]].concat();
-        assert_eq!(good_len(&bytes), Ok(bytes.len() - 100));
-        assert_eq!(good_len(&[]), Ok(0));
-    }
-
-    #[test]
-    fn a_last_batch_damaged_anywhere_is_cut_off() {
-        let first = batch(1, 0);
-        let bytes = [first.clone(), batch(2, 1)].concat();
-        for at in first.len()..bytes.len() {
-            assert_eq!(good_len(&bytes[..at]), Ok(first.len()), "cut at {at}");
-            let mut flipped = bytes.clone();
-            flipped[at] ^= 0x40;
-            // The sequence number stands outside the checksum, as fjall writes it.
-            let in_sequence = (first.len() + 5..first.len() + 13).contains(&at);
-            let in_item_without_meaning = good_len(&flipped) == Ok(bytes.len());
-            assert_eq!(in_sequence, in_item_without_meaning, "flipped at {at}");
+        let ahead = usize::try_from(sizes.ahead).unwrap_or(0);
+        self.zeros.resize(ahead, 0);
+        match self.segment.file.write_all_at(&self.zeros, end) {
+            Ok(()) => self.zeroed = end + sizes.ahead,
+            Err(e) => tracing::debug!(error = %e, "no zeros ahead of the journal"),
         }
     }
+}
 
-    #[test]
-    fn a_hole_before_batches_that_nobody_synced_is_cut_off_with_them() {
-        let mut bytes = [batch(1, 0), batch(2, 1), batch(3, 1)].concat();
-        let len = batch(1, 0).len();
-        bytes[len + 30] ^= 1;
-        assert_eq!(good_len(&bytes), Ok(len));
-    }
+fn too_large() -> io::Error {
+    io::Error::new(io::ErrorKind::FileTooLarge, "the batch is larger than a segment can be")
+}
 
-    #[test]
-    fn a_hole_before_a_synced_batch_is_damage() {
-        let mut bytes = [batch(1, 0), batch(2, 1), batch(3, 2)].concat();
-        let len = batch(1, 0).len();
-        bytes[len + 30] ^= 1;
-        assert_eq!(good_len(&bytes), Err(len));
-    }
+fn failed(doing: &'static str) -> impl FnOnce(io::Error) -> DiskError {
+    move |e| DiskError::new(doing)(Box::new(e))
+}
+
+/// Makes what was done to the entries of a directory survive a power cut.
+fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
 }

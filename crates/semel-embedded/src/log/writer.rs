@@ -1,10 +1,10 @@
 //! The writer: one thread that turns what waits into batches.
 
-use std::collections::HashMap;
+use std::time::Duration;
 
-use super::{Company, Entry, Need, Work, answer};
+use super::{Company, Entry, Need, Work};
 use crate::{
-    disk::{Change, Digest, Disk, DiskError, Mark},
+    disk::{Change, Disk, DiskError, Mark},
     store::Shared,
 };
 
@@ -15,14 +15,21 @@ pub(crate) fn run(shared: &Shared, disk: &dyn Disk, mark: Mark) {
     let end = loop {
         match shared.queue.take(writer.company) {
             Work::Batch(entries) => {
-                if let Err((e, entries)) = writer.batch(entries) {
-                    let stopped = shared.fail(&e.to_string());
-                    answer(entries, &Err(stopped));
+                if let Err(e) = writer.batch(&entries) {
+                    shared.fail(&e.to_string());
                     break Ok(());
                 }
             }
-            Work::Nudge => shared.space.look(disk.size()),
-            Work::End => break writer.last_mark(),
+            Work::Nudge => {
+                shared.space.look(disk.size());
+                if disk.wants_write()
+                    && let Err(e) = writer.mark()
+                {
+                    shared.fail(&e.to_string());
+                    break Ok(());
+                }
+            }
+            Work::End => break writer.mark(),
         }
     };
     if let Err(e) = end {
@@ -32,8 +39,11 @@ pub(crate) fn run(shared: &Shared, disk: &dyn Disk, mark: Mark) {
 
 const GONE: &str = "it is not where it was any more; what is written now would not be found at the next start";
 
-/// The part of a sync's time that a batch may wait for company.
-const PATIENCE: u32 = 4;
+/// How long a batch waits for company, after a sync that took `sync`. Whoever is waited for mostly comes much sooner, and
+/// a sync costs more of a processor than all that one caller does; but nobody waits long for callers that may not come.
+fn patience(sync: Duration) -> Duration {
+    (sync * 4).min(Duration::from_millis(1).max(sync / 4))
+}
 
 struct Writer<'a> {
     shared: &'a Shared,
@@ -43,80 +53,63 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// One batch: one write, at most one sync. On failure the entries that got no answer come back.
-    fn batch(&mut self, entries: Vec<Entry>) -> Result<(), (DiskError, Vec<Entry>)> {
+    /// One batch: one write, at most one sync.
+    fn batch(&mut self, entries: &[Entry]) -> Result<(), DiskError> {
         let bytes = entries.iter().map(|e| e.bytes() as u64).sum();
         self.shared.space.before_write(bytes, || self.disk.size());
         if self.shared.space.is_gone() {
-            return Err((DiskError::new("looking for the directory")(GONE.into()), entries));
+            return Err(DiskError::new("looking for the directory")(GONE.into()));
         }
-        let numbers: Vec<_> = entries.iter().filter_map(|e| Some((e.change.as_ref()?.digest, e.number))).collect();
-        let mut entries = entries;
-        let changes = coalesce(&mut entries);
+        let changes: Vec<_> = entries.iter().filter_map(|e| e.change.as_ref()).collect();
         if !changes.is_empty() {
-            let mark = self.next_mark(&changes);
-            if let Err(e) = self.disk.write(&changes, mark) {
-                return Err((e, entries));
-            }
-            self.mark = mark;
-            self.shared.count_written(&changes, mark);
+            self.write(&changes)?;
         }
-        let (synced, written): (Vec<_>, Vec<_>) = entries.into_iter().partition(|e| e.need == Need::Synced);
-        let persisted = || numbers.iter().for_each(|(digest, number)| self.shared.persisted(digest, *number));
+        let last = entries.last().map_or(0, |e| e.number);
         // Before the answers: whoever got one and asks again meets a record that nobody has to wait for.
-        if synced.is_empty() {
+        let persisted = || {
+            for entry in entries {
+                if let Some(change) = &entry.change {
+                    self.shared.persisted(&change.digest, entry.number);
+                }
+            }
+        };
+        let synced = entries.iter().filter(|e| e.need == Need::Synced).count();
+        if synced == 0 {
             persisted();
-            answer(written, &Ok(()));
+            self.shared.queue.progress.written(last);
             return Ok(());
         }
-        answer(written, &Ok(()));
+        if synced < entries.len() {
+            self.shared.queue.progress.written(last);
+        }
         if self.mark.synced < self.mark.batch {
             let before = self.shared.space.ticks();
-            if let Err(e) = self.disk.sync() {
-                return Err((e, synced));
-            }
+            self.disk.sync()?;
             self.mark.synced = self.mark.batch;
             // Everybody who is under way: who is answered now, and who came meanwhile.
-            let wanted = (synced.len() + self.shared.queue.len()) * 7 / 8;
-            self.company = Company { wanted, within: self.shared.space.ticks().since(before) / PATIENCE };
+            let wanted = (synced + self.shared.queue.len()) * 7 / 8;
+            self.company = Company { wanted, within: patience(self.shared.space.ticks().since(before)) };
         }
         persisted();
-        answer(synced, &Ok(()));
+        self.shared.queue.progress.synced(last);
         Ok(())
     }
 
-    fn next_mark(&self, changes: &[Change]) -> Mark {
-        let come = changes.iter().filter(|c| !c.existed && c.to.is_some()).count() as u64;
-        let gone = changes.iter().filter(|c| c.existed && c.to.is_none()).count() as u64;
-        Mark {
-            time: self.shared.clock.now(),
-            records: (self.mark.records + come).saturating_sub(gone),
-            batch: self.mark.batch + 1,
-            synced: self.mark.synced,
-        }
+    fn write(&mut self, changes: &[&Change]) -> Result<(), DiskError> {
+        let mark = Mark { time: self.shared.clock.now(), batch: self.mark.batch + 1, synced: self.mark.synced };
+        self.disk.write(changes, mark)?;
+        self.mark = mark;
+        self.shared.count_written(changes.len());
+        Ok(())
     }
 
-    fn last_mark(&self) -> Result<(), DiskError> {
-        self.disk.write(&[], self.next_mark(&[]))?;
-        self.disk.sync()
+    /// A batch without changes: it says how late it is, and takes along what the disk has to write.
+    fn mark(&mut self) -> Result<(), DiskError> {
+        self.write(&[])?;
+        self.disk.sync()?;
+        self.mark.synced = self.mark.batch;
+        Ok(())
     }
-}
-
-/// The changes of a batch, one for each digest: the last one, with all the places where earlier bytes may be. Within one
-/// batch fjall has no order.
-fn coalesce(entries: &mut [Entry]) -> Vec<Change> {
-    let mut changes: Vec<Change> = Vec::with_capacity(entries.len());
-    let mut at: HashMap<Digest, usize> = HashMap::with_capacity(entries.len());
-    for change in entries.iter_mut().filter_map(|e| e.change.take()) {
-        match at.entry(change.digest) {
-            std::collections::hash_map::Entry::Occupied(o) => changes[*o.get()].then(change),
-            std::collections::hash_map::Entry::Vacant(v) => {
-                v.insert(changes.len());
-                changes.push(change);
-            }
-        }
-    }
-    changes
 }
 
 /// A writer that panics has not answered: nobody may wait for it, and nobody may write past it.

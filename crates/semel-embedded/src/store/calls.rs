@@ -100,7 +100,7 @@ impl Store for EmbeddedStore {
         StoreFuture::ready(Ok(Health {
             now: self.shared.now(),
             writable: trouble.is_empty(),
-            records: Some(self.shared.records()),
+            records: self.shared.records(),
             bytes: Some(self.shared.space.stored()),
             trouble,
             birth: None,

@@ -2,6 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
+#[cfg(feature = "testing")]
 use bytes::Bytes;
 use semel_core::{
     Owner, StoreTime,
@@ -12,16 +13,14 @@ use semel_core::{
 
 use super::Shared;
 use crate::{
-    disk::{Change, Digest, End, Places, is_flight},
-    log::{Need, Refused, Stopped, Waiter},
+    disk::{Change, Digest, is_flight},
+    log::{Need, Refused, Stopped, Ticket},
+    shard::unresolved_end,
     space::Room,
 };
 
 /// What is left of an outcome's body when the disk is full.
 const SPENT_BODY: usize = 4 << 10;
-
-/// Values read from the disk share its block: up to this size they are copied out of it.
-const COPIED: usize = 64 << 10;
 
 /// How a call wants to be treated.
 #[derive(Clone, Copy)]
@@ -35,30 +34,26 @@ pub(super) struct How {
 }
 
 /// An answer, and what it waits for.
-pub(super) enum Decided<T> {
+pub(super) enum Decided<'a, T> {
     Now(Result<T, StoreError>),
-    After(T, Waiter),
+    After(T, Ticket<'a>),
 }
 
-impl<T> Decided<T> {
-    pub(super) fn reply<'a>(self) -> Reply<'a, T>
+impl<'a, T> Decided<'a, T> {
+    pub(super) fn reply(self) -> Reply<'a, T>
     where
         T: Send + 'a,
     {
         match self {
             Self::Now(answer) => StoreFuture::ready(answer),
-            Self::After(answer, waiter) => StoreFuture::new(async move { wait(waiter).await.map(|()| answer) }),
+            Self::After(answer, ticket) => StoreFuture::new(async move { wait(ticket).await.map(|()| answer) }),
         }
     }
 }
 
 /// Whether what was waited for came to pass.
-pub(super) async fn wait(waiter: Waiter) -> Result<(), StoreError> {
-    match waiter.await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(stopped)) => Err(stopped.error(Did::Unknown)),
-        Err(_) => Err(StoreError::new(Did::Unknown, StoreErrorKind::ReadOnly, "the store's writer is gone")),
-    }
+pub(super) async fn wait(ticket: Ticket<'_>) -> Result<(), StoreError> {
+    ticket.await.map_err(|stopped| stopped.error(Did::Unknown))
 }
 
 impl Shared {
@@ -68,7 +63,7 @@ impl Shared {
         digest: &Digest,
         how: How,
         decision: impl FnOnce(Option<&Record>, StoreTime) -> Step<T>,
-    ) -> Decided<T> {
+    ) -> Decided<'_, T> {
         if self.closed.load(Ordering::Relaxed) {
             return Decided::Now(Err(Stopped::Closed.error(Did::Nothing)));
         }
@@ -77,7 +72,7 @@ impl Shared {
         let mut loaded = None;
         let (current, pending) = match shard.get(digest) {
             Some(slot) => (slot.record.as_ref(), slot.pending),
-            None => match self.load_settled(digest) {
+            None => match self.load(digest) {
                 Ok(found) => {
                     loaded = found;
                     (loaded.as_ref(), 0)
@@ -112,11 +107,12 @@ impl Shared {
         if self.space.room() == Room::Spent {
             record = record.map(small);
         }
-        let change = Change { to: record.clone(), ..change_of(digest, current) };
+        let ended = current.and_then(unresolved_end);
+        let change = Change { digest: *digest, to: record.clone(), raw: None };
         match self.queue.push(change, how.need, !how.begins) {
-            Ok((number, waiter)) => {
-                shard.change(digest, record, number);
-                Decided::After(answer, waiter)
+            Ok((number, ticket)) => {
+                shard.change(digest, ended, record, number);
+                Decided::After(answer, ticket)
             }
             Err(refused) => Decided::Now(Err(refusal(refused))),
         }
@@ -124,46 +120,33 @@ impl Shared {
 
     /// Puts bytes in place of a record, or takes it away, whatever is there.
     #[cfg(feature = "testing")]
-    pub(super) fn plant(&self, digest: &Digest, bytes: Option<Bytes>) -> Result<Waiter, StoreError> {
+    pub(super) fn plant(&self, digest: &Digest, bytes: Option<Bytes>) -> Result<Ticket<'_>, StoreError> {
         let mut shard = self.shard(digest).lock();
         let current = match shard.get(digest) {
             Some(slot) => slot.record.clone(),
-            None => self.load_settled(digest)?,
+            None => self.load(digest)?,
         };
         let record = bytes.as_ref().map(Record::decode);
-        let change = Change { to: record.clone(), raw: bytes, ..change_of(digest, current.as_ref()) };
-        let (number, waiter) = self.queue.push(change, Need::Synced, true).map_err(refusal)?;
-        shard.change(digest, record, number);
-        Ok(waiter)
+        let change = Change { digest: *digest, to: record.clone(), raw: bytes };
+        let (number, ticket) = self.queue.push(change, Need::Synced, true).map_err(refusal)?;
+        shard.change(digest, current.as_ref().and_then(unresolved_end), record, number);
+        Ok(ticket)
     }
 
     /// An answer that shows what the disk does not have yet.
-    fn after<T>(&self, answer: T, how: How, mine: bool) -> Decided<T> {
+    fn after<T>(&self, answer: T, how: How, mine: bool) -> Decided<'_, T> {
         match self.queue.barrier(how.need.max(self.settled())) {
-            Ok(waiter) => Decided::After(answer, waiter),
+            Ok(ticket) => Decided::After(answer, ticket),
             // It never got there. To its owner that is no answer; for everybody else it happened all the same.
             Err(stopped) if mine => Decided::Now(Err(stopped.error(Did::Unknown))),
             Err(_) => Decided::Now(Ok(answer)),
         }
     }
 
-    /// A settled record from the disk, in bytes of its own.
-    pub(super) fn load_settled(&self, digest: &Digest) -> Result<Option<Record>, StoreError> {
-        let bytes = self.disk(|disk| disk.settled(digest))?;
-        Ok(bytes.map(|b| Record::decode(&compact(b))))
-    }
-}
-
-/// A change of what is there, to nothing.
-fn change_of(digest: &Digest, current: Option<&Record>) -> Change {
-    let end = current.filter(|r| !is_flight(r)).map(|r| End { at: r.expires_at, digest: *digest });
-    Change {
-        digest: *digest,
-        to: None,
-        raw: None,
-        was: current.map_or(Places::NONE, Places::of),
-        existed: current.is_some(),
-        ends: end.into_iter().collect(),
+    /// A record from the disk.
+    pub(super) fn load(&self, digest: &Digest) -> Result<Option<Record>, StoreError> {
+        let bytes = self.disk(|disk| disk.record(digest))?;
+        Ok(bytes.map(|bytes| Record::decode(&bytes)))
     }
 }
 
@@ -180,10 +163,6 @@ fn refusal(refused: Refused) -> StoreError {
 /// Whether `to` differs from `from` only in its lease: that is not written.
 fn is_renewal(from: &Record, to: &Record) -> bool {
     is_flight(from) && is_flight(to) && from.owner == to.owner && from.fence == to.fence
-}
-
-pub(super) fn compact(bytes: Bytes) -> Bytes {
-    if bytes.len() <= COPIED { Bytes::copy_from_slice(&bytes) } else { bytes }
 }
 
 /// What is kept of a record on a full disk.

@@ -1,6 +1,6 @@
 //! `StoreAdmin`: what people use.
 
-use std::{collections::BTreeMap, sync::atomic::Ordering};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -17,20 +17,17 @@ use semel_core::{
 
 use super::{
     EmbeddedStore, SHARDS, Shared,
-    decide::{Decided, How, compact, wait},
+    decide::{Decided, How, wait},
     shard_of,
 };
 use crate::{
     audit,
-    disk::{Digest, End},
-    log::{Need, Waiter},
+    disk::Digest,
+    log::{Need, Ticket},
 };
 
 /// How many stored records one page looks at, at most: a filter that nothing passes does not hold a caller up.
 const LOOKED_AT: usize = 4_096;
-
-/// How many entries of the index of ends are read at once.
-const ENDS: usize = 256;
 
 impl How {
     /// A call that begins nothing and waits for the write alone.
@@ -62,7 +59,7 @@ impl StoreAdmin for EmbeddedStore {
         let purged = Purged { removed, unresolved: std::mem::take(&mut *self.shared.unresolved.lock()) };
         match last {
             // The log is in order: when the last removal is written, all are.
-            Some(waiter) => StoreFuture::new(async move { wait(waiter).await.map(|()| purged) }),
+            Some(ticket) => StoreFuture::new(async move { wait(ticket).await.map(|()| purged) }),
             None => StoreFuture::ready(Ok(purged)),
         }
     }
@@ -80,8 +77,9 @@ impl StoreAdmin for EmbeddedStore {
 }
 
 impl Shared {
-    pub(super) fn records(&self) -> u64 {
-        self.records.load(Ordering::Relaxed)
+    /// How many records the disk has; `None` once it is closed.
+    pub(super) fn records(&self) -> Option<u64> {
+        self.disk(|disk| Ok(disk.len())).ok()
     }
 
     fn page(&self, filter: &Filter, after: Option<Digest>, max: usize) -> Result<Page, StoreError> {
@@ -134,12 +132,10 @@ impl Shared {
         max: usize,
     ) -> Result<(BTreeMap<Digest, Record>, Option<Digest>), StoreError> {
         let memory = self.shards[shard].lock();
-        let stored = self.disk(|disk| disk.settled_from(from, max))?;
-        let more = stored.len() == max;
-        let stored: Vec<_> = stored.into_iter().filter(|(digest, _)| shard_of(digest) == shard).collect();
+        let (stored, more) = self.disk(|disk| disk.records_from(from, max))?;
         // Beyond the last one that the disk gave, it may have others in between: those of memory wait for the next stretch.
-        let until = stored.last().filter(|_| more && stored.len() == max).map(|(digest, _)| *digest);
-        let mut found: BTreeMap<_, _> = stored.into_iter().map(|(d, b)| (d, Record::decode(&compact(b)))).collect();
+        let until = stored.last().filter(|_| more).map(|(digest, _)| *digest);
+        let mut found: BTreeMap<_, _> = stored.into_iter().map(|(d, b)| (d, Record::decode(&b))).collect();
         for (digest, slot) in memory.iter() {
             if digest < from || until.is_some_and(|u| *digest > u) {
                 continue;
@@ -152,7 +148,7 @@ impl Shared {
         Ok((found, until))
     }
 
-    fn purge(&self, max: usize) -> Result<(usize, Option<Waiter>), StoreError> {
+    fn purge(&self, max: usize) -> Result<(usize, Option<Ticket<'_>>), StoreError> {
         let mut gone = 0;
         let mut last = None;
         let mut remove = |digest: &Digest, now: StoreTime| -> Result<usize, StoreError> {
@@ -165,8 +161,8 @@ impl Shared {
             };
             let (n, unresolved) = match self.decide(digest, How::WRITTEN, ended) {
                 Decided::Now(answer) => answer?,
-                Decided::After(answer, waiter) => {
-                    last = Some(waiter);
+                Decided::After(answer, ticket) => {
+                    last = Some(ticket);
                     answer
                 }
             };
@@ -176,24 +172,17 @@ impl Shared {
         };
         let now = self.now();
         for shard in &self.shards {
-            let ended = Mutex::lock(shard).ended_flights(now, max - gone);
+            let ended = Mutex::lock(shard).ended(now, max - gone);
             for digest in ended {
                 gone += remove(&digest, now)?;
             }
         }
-        // Nothing is left before the floor, and no end comes to lie there any more: entries removed there are not met again.
-        let mut after = End { at: *self.purged.lock(), ..End::default() };
-        while gone < max {
-            let ends = self.disk(|disk| disk.ends(after, now, ENDS.min(max - gone)))?;
-            let Some(end) = ends.last() else { break };
-            after = *end;
-            for end in &ends {
-                gone += remove(&end.digest, now)?;
-            }
+        if gone < max {
+            gone += self.disk(|disk| disk.purge(now, max - gone))?;
         }
-        let mut purged = self.purged.lock();
-        *purged = after.at.max(*purged);
-        drop(purged);
+        if self.disk(|disk| Ok(disk.wants_write()))? {
+            self.queue.nudge();
+        }
         Ok((gone, last))
     }
 }

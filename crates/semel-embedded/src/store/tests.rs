@@ -69,7 +69,8 @@ fn on(disk: &Arc<Faulty>, clock: &Arc<Hands>, options: &Options) -> EmbeddedStor
     let mark = disk.mark();
     let space = Space::watch(&dir, dir.join("semel-unused-reserve"), options, Arc::clone(&env.clock));
     let shared = Shared::new(&dir, Arc::clone(disk) as _, space, options, store_clock(&env, mark));
-    shared.load(disk.flights().into_iter().map(|(d, b)| (d, Record::decode(&b))), mark);
+    let records = disk.records().into_iter().map(|(d, b)| (d, Record::decode(&b)));
+    shared.take_in(records.filter(|(_, r)| r.is_unresolved() || !r.is_readable()));
     EmbeddedStore::start(shared, Arc::clone(disk) as _, mark, None, None).unwrap()
 }
 

@@ -24,6 +24,7 @@ use crate::keys::{ask, body, done, free, now, options, quick_dir, record};
 const DIR: &str = "SEMEL_CRASH_DIR";
 const FIRST_KEY: &str = "SEMEL_CRASH_FIRST_KEY";
 const PROCESS: &str = "SEMEL_CRASH_PROCESS";
+const SEGMENT: &str = "SEMEL_CRASH_SEGMENT";
 
 /// Keys of one round; the next begins half as many later, so that it asks for some of the earlier ones again.
 const KEYS: u64 = 400;
@@ -56,29 +57,51 @@ impl Known {
     }
 }
 
+/// What the stores of a test are opened with.
+#[derive(Clone, Copy)]
+struct Kind {
+    durability: Power,
+    segment: u64,
+}
+
+const POWER: Kind = Kind { durability: Power::Power, segment: 64 << 20 };
+const PROCESS_KIND: Kind = Kind { durability: Power::Process, ..POWER };
+/// Segments of a few entries: they are begun, summarised, emptied and removed all the time.
+const SMALL_SEGMENTS: Kind = Kind { segment: 2 << 10, ..POWER };
+
 #[test]
 fn killed_at_any_moment_with_power_durability_nothing_answered_is_lost() {
-    rounds(false);
+    rounds(0, POWER);
 }
 
 #[test]
 fn killed_at_any_moment_with_process_durability_nothing_answered_is_lost() {
-    rounds(true);
+    rounds(1, PROCESS_KIND);
 }
 
-fn rounds(process: bool) {
+#[test]
+fn killed_at_any_moment_between_segments_nothing_answered_is_lost() {
+    rounds(2, SMALL_SEGMENTS);
+}
+
+fn rounds(seed: u64, kind: Kind) {
     let dirs = std::env::var("SEMEL_CRASH_DIRS").map_or(DIRS, |n| n.parse().unwrap());
-    let grants: u64 = (0..dirs).map(|n| rounds_on_one_directory(n * 2 + u64::from(process), process)).sum();
+    let (mut grants, mut given_up) = (0, 0);
+    for n in 0..dirs {
+        let dir = quick_dir();
+        grants += rounds_on_one_directory(dir.path(), n * 3 + seed, kind);
+        given_up += u32::from(!dir.path().join("journal/0000000001.log").exists());
+    }
     assert!(grants > dirs * ROUNDS * 5, "only {grants} grants: the children did not get to work");
+    assert_eq!(given_up > 0, kind.segment < POWER.segment, "whether segments were given up");
 }
 
-fn rounds_on_one_directory(seed: u64, process: bool) -> u64 {
-    let dir = quick_dir();
+fn rounds_on_one_directory(dir: &Path, seed: u64, kind: Kind) -> u64 {
     let mut known = HashMap::new();
     let mut random = Random(seed);
     let mut grants = 0;
     for round in 0..ROUNDS {
-        let mut child = start(dir.path(), round * KEYS / 2, process);
+        let mut child = start(dir, round * KEYS / 2, kind);
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut lines = lines.map_while(Result::ok).filter_map(|l| l.strip_prefix("op ").map(str::to_owned));
         assert_eq!(lines.next().as_deref(), Some("ready"), "round {round}");
@@ -93,7 +116,7 @@ fn rounds_on_one_directory(seed: u64, process: bool) -> u64 {
             learn(&mut known, &line);
         }
         killer.join().unwrap();
-        let store = open(dir.path(), process);
+        let store = open(dir, kind);
         for (key, known) in &known {
             let found = record(&store, *key);
             check(*key, *known, found.as_ref()).unwrap_or_else(|why| panic!("round {round}, key {key}: {why}"));
@@ -150,17 +173,17 @@ fn byte(key: u64, fence: u64) -> u8 {
     u8::try_from((key ^ fence) % 251).unwrap()
 }
 
-fn open(dir: &Path, process: bool) -> EmbeddedStore {
-    let durability = if process { Power::Process } else { Power::Power };
-    EmbeddedStore::open(dir, &Env::system(), &Options { durability, ..options() }).unwrap()
+fn open(dir: &Path, Kind { durability, segment }: Kind) -> EmbeddedStore {
+    EmbeddedStore::open(dir, &Env::system(), &Options { durability, segment, ..options() }).unwrap()
 }
 
-fn start(dir: &Path, first_key: u64, process: bool) -> Child {
+fn start(dir: &Path, first_key: u64, kind: Kind) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "crash::the_child_works_until_it_is_killed", "--nocapture", "--test-threads=1"])
         .env(DIR, dir)
         .env(FIRST_KEY, first_key.to_string())
-        .env(PROCESS, if process { "1" } else { "0" })
+        .env(PROCESS, if kind.durability == Power::Process { "1" } else { "0" })
+        .env(SEGMENT, kind.segment.to_string())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap()
@@ -171,7 +194,9 @@ fn start(dir: &Path, first_key: u64, process: bool) -> Child {
 fn the_child_works_until_it_is_killed() {
     let Ok(dir) = std::env::var(DIR) else { return };
     let first: u64 = std::env::var(FIRST_KEY).unwrap().parse().unwrap();
-    let store = open(Path::new(&dir), std::env::var(PROCESS).unwrap() == "1");
+    let durability = if std::env::var(PROCESS).unwrap() == "1" { Power::Process } else { Power::Power };
+    let segment = std::env::var(SEGMENT).unwrap().parse().unwrap();
+    let store = open(Path::new(&dir), Kind { durability, segment });
     say("ready");
     // Bounded, should the parent die: about a minute of work.
     let left = AtomicU64::new(200_000);

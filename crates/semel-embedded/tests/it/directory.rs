@@ -72,13 +72,13 @@ fn a_directory_of_something_else_is_refused_and_left_as_it_was() {
 fn another_version_of_the_format_is_refused_and_left_as_it_was() {
     let dir = tempfile::tempdir().unwrap();
     drop(open(dir.path()).unwrap());
-    for other in ["semel-embedded 2\n", "semel-embedded 0\n", "", "something"] {
+    for other in ["semel-embedded 3\n", "semel-embedded 1\n", "", "something"] {
         fs::write(dir.path().join("version"), other).unwrap();
         let e = open(dir.path()).unwrap_err();
-        assert!(matches!(&e, OpenError::Version { found, known: 1, .. } if *found == other.trim()), "{e:?}");
+        assert!(matches!(&e, OpenError::Version { found, known: 2, .. } if *found == other.trim()), "{e:?}");
         assert_eq!(fs::read_to_string(dir.path().join("version")).unwrap(), other);
     }
-    fs::write(dir.path().join("version"), "semel-embedded 1\n").unwrap();
+    fs::write(dir.path().join("version"), "semel-embedded 2\n").unwrap();
     open(dir.path()).unwrap();
 }
 
@@ -130,17 +130,16 @@ fn a_store_whose_records_would_not_be_found_is_refused() {
     drop(configured(&secret).unwrap());
     fs::write(file("secret"), &secret).unwrap();
 
-    let journal = fs::read_dir(file("tables")).unwrap().map(|e| e.unwrap().path());
-    let journal = journal.filter(|p| p.extension().is_some_and(|e| e == "jnl")).max().unwrap();
-    fs::rename(&journal, file("aside")).unwrap();
+    let segment = file("journal/0000000001.log");
+    fs::rename(&segment, file("aside")).unwrap();
     let e = open(whole.path()).unwrap_err();
-    assert!(matches!(e, OpenError::Damaged { .. }) && e.to_string().contains("journal"), "{e:?}");
-    fs::rename(file("aside"), journal).unwrap();
+    assert!(matches!(&e, OpenError::Damaged { path, .. } if path.ends_with("0000000001.log")), "{e:?}");
+    fs::rename(file("aside"), segment).unwrap();
 
-    fs::rename(file("tables"), file("aside")).unwrap();
+    fs::rename(file("journal"), file("aside")).unwrap();
     let e = open(whole.path()).unwrap_err();
-    assert!(matches!(&e, OpenError::Damaged { path, .. } if path.ends_with("tables")), "{e:?}");
-    fs::rename(file("aside"), file("tables")).unwrap();
+    assert!(matches!(&e, OpenError::Damaged { path, .. } if path.ends_with("journal")), "{e:?}");
+    fs::rename(file("aside"), file("journal")).unwrap();
 
     // As a version without a proof left it.
     fs::remove_file(file("secret-proof")).unwrap();
@@ -175,12 +174,12 @@ fn a_first_start_that_was_interrupted_anywhere_is_finished() {
     fs::write(dir.path().join("lock"), "").unwrap();
     fs::write(dir.path().join("version.tmp"), "sem").unwrap();
     drop(open(dir.path()).unwrap());
-    fs::rename(dir.path().join("tables"), dir.path().join("tables.new")).unwrap();
-    fs::remove_file(dir.path().join("tables.new/version")).unwrap();
+    fs::rename(dir.path().join("journal"), dir.path().join("journal.new")).unwrap();
+    fs::write(dir.path().join("journal.new/0000000001.log"), "SML").unwrap();
     fs::remove_file(dir.path().join("secret-proof")).unwrap();
     let store = open(dir.path()).unwrap();
     let _running = claim(&store, &ask(1, 0));
-    assert!(!dir.path().join("tables.new").exists());
+    assert!(!dir.path().join("journal.new").exists());
 }
 
 #[test]

@@ -7,5 +7,6 @@ mod crash;
 mod directory;
 mod full_disk;
 mod keys;
+mod room;
 mod stored_format;
 mod torn_journal;

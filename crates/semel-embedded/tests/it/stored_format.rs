@@ -1,6 +1,7 @@
-//! A directory that version 1 of the format wrote is read, and this program still writes the same bytes.
+//! A directory that version 2 of the format wrote is read, and this program still writes the same bytes. One of version 1,
+//! which no release ever wrote, is refused.
 //!
-//! The directory in `fixture/v1` was written by [`write`], with the zeros at the end of its journal left out. When the
+//! The directory in `fixture/v2` was written by [`write`], with the zeros at the end of its segment left out. When the
 //! format changes, a directory of the new version comes beside it and this one stays:
 //! `SEMEL_WRITE_FIXTURE=DIR cargo test -p semel-embedded stored_format`.
 
@@ -17,16 +18,16 @@ use semel_core::{
     record::{Flags, Payload, Rest, StateCode},
     store::{NewToken, Releasing, Settlement, Store, StoreAdmin},
 };
-use semel_embedded::EmbeddedStore;
+use semel_embedded::{EmbeddedStore, OpenError};
 use semel_testkit::clock::ManualClock;
 
 use crate::{
     keys::{HOUR, ask, body, claim, done, free, identity, meta, now, options, record},
-    torn_journal::copy_all,
+    torn_journal::{copy_all, journal_of},
 };
 
 fn fixture() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/fixture/v1")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/fixture/v2")
 }
 
 fn open(dir: &Path) -> EmbeddedStore {
@@ -53,14 +54,8 @@ fn write(dir: &Path) {
     assert!(now(store.delete(&identity(6), StateCode::Free)).unwrap());
 }
 
-fn journal(dir: &Path) -> Vec<u8> {
-    let mut bytes = fs::read(dir.join("tables/0.jnl")).unwrap();
-    bytes.truncate(bytes.iter().rposition(|b| *b != 0).map_or(0, |i| i + 1));
-    bytes
-}
-
 #[test]
-fn a_directory_written_by_version_1_is_read() {
+fn a_directory_written_by_version_2_is_read() {
     let dir = tempfile::tempdir().unwrap();
     copy_all(&fixture(), dir.path());
     let store = open(dir.path());
@@ -85,15 +80,26 @@ fn a_directory_written_by_version_1_is_read() {
 }
 
 /// A digest that only the fixture's secret makes.
-const SECRET_PROOF: &str = "037eefad139e8908…";
+const SECRET_PROOF: &str = "d2de97284b58871b…";
 
 #[test]
-fn this_program_writes_the_bytes_of_version_1() {
+fn this_program_writes_the_bytes_of_version_2() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path());
     if let Ok(into) = std::env::var("SEMEL_WRITE_FIXTURE") {
         copy_all(dir.path(), Path::new(&into));
     }
     assert_eq!(fs::read(dir.path().join("version")).unwrap(), fs::read(fixture().join("version")).unwrap());
-    assert!(journal(dir.path()) == journal(&fixture()), "the journal's bytes have changed");
+    assert!(journal_of(dir.path()) == journal_of(&fixture()), "the journal's bytes have changed");
+}
+
+#[test]
+fn a_directory_of_version_1_is_refused_with_what_to_do_and_left_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("version"), "semel-embedded 1\n").unwrap();
+    fs::create_dir(dir.path().join("tables")).unwrap();
+    let e = EmbeddedStore::open(dir.path(), &Env::system(), &options()).unwrap_err();
+    assert!(matches!(&e, OpenError::Version { found, known: 2, .. } if found == "semel-embedded 1"), "{e:?}");
+    assert!(e.to_string().contains("use the program that wrote it"), "{e}");
+    assert!(!dir.path().join("journal").exists());
 }

@@ -26,7 +26,7 @@ pub(super) struct Opened {
 /// Room beside an answer's body in a record: its head, the key as people see it, trailers.
 const BESIDE_BODY: u64 = 256 << 10;
 
-/// Opens the store of the file. Blocks: the embedded one reads its journals.
+/// Opens the store of the file. Blocks: the embedded one reads its journal.
 pub(super) fn open(config: &Config, env: &Env) -> Result<Opened, StartError> {
     let secret = config.secret_file.as_ref().map(|file| read_secret(&file.value)).transpose()?;
     match &*config.store.url {

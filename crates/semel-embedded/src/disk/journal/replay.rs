@@ -1,0 +1,252 @@
+//! From a directory to what its segments say: summaries of the full ones, every batch of the newest.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::{self, File, OpenOptions},
+    io::{self, Read},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use semel_core::record::Record;
+
+use super::{
+    index::{Index, Place, Short},
+    layout::{BATCH, BatchHead, Entry, Note, Noted, SegmentHead, SummaryHead},
+    segment::{self, Notes, Segment, Summary, path_of},
+};
+use crate::{OpenError, disk::Mark};
+
+/// What was read.
+pub(super) struct Replayed {
+    pub(super) index: Index,
+    pub(super) segments: BTreeMap<u32, Arc<Segment>>,
+    pub(super) tail: Arc<Segment>,
+    /// Where the next batch goes, and up to where the file is zeros from there.
+    pub(super) at: u64,
+    pub(super) zeroed: u64,
+    pub(super) mark: Mark,
+    pub(super) oldest: u32,
+    /// Records whose end is told, and those that this process cannot read.
+    pub(super) unresolved: Vec<Place>,
+}
+
+/// Reads the segments in `dir`. A torn end of the newest one is cut off.
+pub(super) fn replay(dir: &Path) -> Result<Replayed, OpenError> {
+    let mut numbers = numbers(dir)?;
+    let damaged = |path: PathBuf, why: String| OpenError::Damaged { path, why };
+    let missing = |number| damaged(path_of(dir, number), "it is missing".to_owned());
+    let mut newest = loop {
+        let Some(last) = numbers.last() else { return Err(missing(1)) };
+        match Scanned::read(dir, *last)? {
+            Some(scanned) => break scanned,
+            // Begun, and no batch was ever written to it: the process ended in between.
+            None if numbers.len() > 1 => drop(numbers.pop()),
+            None => return Err(damaged(path_of(dir, *last), "its head is no segment's".to_owned())),
+        }
+    };
+    newest.cut()?;
+    let (at, zeroed, mark, oldest) = (newest.end, newest.len, newest.mark, newest.oldest);
+    for leftover in numbers.extract_if(.., |n| *n < oldest) {
+        segment::remove(&path_of(dir, leftover)).map_err(OpenError::io("removing", path_of(dir, leftover)))?;
+    }
+    let mut state = State::default();
+    let mut last_batch = None;
+    let last = newest.head.number;
+    let mut newest = Some(newest.into_segment());
+    for (number, expected) in numbers.into_iter().zip(oldest..) {
+        if number != expected {
+            return Err(missing(expected));
+        }
+        let read = match newest.take_if(|_| number == last) {
+            Some(newest) => newest,
+            None => full(dir, number)?,
+        };
+        if last_batch.replace(read.last_batch).is_some_and(|batch| batch != read.head.after.batch) {
+            return Err(damaged(path_of(dir, number - 1), "batches are missing at its end".to_owned()));
+        }
+        state.take_in(read);
+    }
+    let State { index, segments, unresolved } = state;
+    let tail = segments.get(&last).map(Arc::clone).ok_or_else(|| missing(last))?;
+    let unresolved = unresolved.into_values().collect();
+    Ok(Replayed { index, segments, tail, at, zeroed, mark, oldest, unresolved })
+}
+
+fn numbers(dir: &Path) -> Result<Vec<u32>, OpenError> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(dir).map_err(OpenError::io("reading", dir))? {
+        let name = entry.map_err(OpenError::io("reading", dir))?.file_name();
+        numbers.extend(name.to_str().and_then(|n| n.strip_suffix(".log")).and_then(|n| n.parse::<u32>().ok()));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// A segment's notes, in an order in which the last one about a record counts.
+struct ReadSegment {
+    head: SegmentHead,
+    path: PathBuf,
+    file: File,
+    len: u64,
+    last_batch: u64,
+    notes: Vec<Note>,
+    summary: Option<Summary>,
+}
+
+#[derive(Default)]
+struct State {
+    index: Index,
+    segments: BTreeMap<u32, Arc<Segment>>,
+    unresolved: HashMap<Short, Place>,
+}
+
+impl State {
+    fn take_in(&mut self, read: ReadSegment) {
+        let ReadSegment { head, path, file, len, last_batch, notes, summary } = read;
+        let kept = summary.map_or_else(Notes::none, Notes::There);
+        let segment = Arc::new(Segment::new(head.number, path, file, kept, len, last_batch));
+        self.segments.insert(head.number, Arc::clone(&segment));
+        for note in &notes {
+            let before = match note.kind {
+                Noted::Removal | Noted::Overruled => self.index.remove(&note.short),
+                Noted::Resolved | Noted::Unresolved => {
+                    segment.count(note.place);
+                    self.index.set(&note.short, note.place)
+                }
+            };
+            if let Some(before) = before
+                && let Some(segment) = self.segments.get(&before.segment)
+            {
+                segment.discount(before);
+            }
+            match note.kind {
+                Noted::Unresolved => self.unresolved.insert(note.short, note.place),
+                _ => self.unresolved.remove(&note.short),
+            };
+        }
+        if !segment.is_summarised() {
+            segment.grew(len, last_batch, &notes);
+        }
+    }
+}
+
+/// A full segment: by its summary, or, where there is no good one, by all its batches.
+fn full(dir: &Path, number: u32) -> Result<ReadSegment, OpenError> {
+    let path = path_of(dir, number);
+    let summary_path = path.with_extension("sum");
+    match fs::read(&summary_path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        Err(e) => return Err(OpenError::io("reading", summary_path)(e)),
+        Ok(bytes) => {
+            let read = SummaryHead::read(&bytes).and_then(|(head, notes)| Some((head, notes.collect::<Option<_>>()?)));
+            if let Some((head, notes)) = read.filter(|(head, _): &(SummaryHead, Vec<Note>)| head.segment == number) {
+                let file = File::open(&path).map_err(OpenError::io("opening", &path))?;
+                let mut first = [0; SegmentHead::LEN];
+                (&file).read_exact(&mut first).map_err(OpenError::io("reading", &path))?;
+                if let Some(segment) = SegmentHead::decode(&first).filter(|s| s.number == number) {
+                    let len = file.metadata().map_err(OpenError::io("reading", &path))?.len();
+                    let summary =
+                        Summary::open(&summary_path, &notes).map_err(OpenError::io("opening", summary_path))?;
+                    let (last_batch, summary) = (head.last_batch, Some(summary));
+                    return Ok(ReadSegment { head: segment, path, file, len, last_batch, notes, summary });
+                }
+            } else {
+                tracing::warn!(path = %summary_path.display(), "a summary is damaged; its segment is read instead");
+            }
+        }
+    }
+    match Scanned::read(dir, number)? {
+        Some(scanned) => Ok(scanned.into_segment()),
+        None => Err(OpenError::Damaged { path, why: "its head is no segment's".to_owned() }),
+    }
+}
+
+/// A segment read batch by batch.
+struct Scanned {
+    head: SegmentHead,
+    /// The byte behind the last whole batch, and of the file.
+    end: u64,
+    len: u64,
+    /// Something else than zeros follows the last whole batch.
+    is_torn: bool,
+    mark: Mark,
+    oldest: u32,
+    notes: Vec<Note>,
+    file: File,
+    path: PathBuf,
+}
+
+impl Scanned {
+    /// `None`: the file has neither a head nor a batch.
+    fn read(dir: &Path, number: u32) -> Result<Option<Self>, OpenError> {
+        let path = path_of(dir, number);
+        let damaged = |why: String| OpenError::Damaged { path: path.clone(), why };
+        let mut file =
+            OpenOptions::new().read(true).write(true).open(&path).map_err(OpenError::io("opening", &path))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(OpenError::io("reading", &path))?;
+        let bytes = Bytes::from(bytes);
+        let Some(head) = SegmentHead::decode(&bytes).filter(|h| h.number == number) else {
+            let batch = batches_behind(&bytes, 0, number).next();
+            return if batch.is_none() { Ok(None) } else { Err(damaged("its head is damaged".to_owned())) };
+        };
+        let mut notes = Vec::new();
+        let (mut mark, mut oldest, mut end) = (head.after, head.oldest, SegmentHead::LEN);
+        while let Some(batch) = batch_at(&bytes, end, number, mark.batch + 1, &mut notes) {
+            end += BatchHead::LEN + usize::try_from(batch.len).unwrap_or(usize::MAX);
+            (mark, oldest) = (batch.mark, batch.oldest);
+        }
+        // What was never synced may be given up.
+        if batches_behind(&bytes, end, number).any(|b| b.mark.batch > mark.batch && b.mark.synced > mark.batch) {
+            return Err(damaged(format!("byte {end} is in no whole batch, yet synced batches follow it")));
+        }
+        let is_torn = bytes[end..].iter().any(|b| *b != 0);
+        let (end, len) = (end as u64, bytes.len() as u64);
+        Ok(Some(Self { head, end, len, is_torn, mark, oldest, notes, file, path }))
+    }
+
+    /// Cuts off what follows the last whole batch: a later batch could come to stand right before it.
+    fn cut(&mut self) -> Result<(), OpenError> {
+        if !self.is_torn {
+            return Ok(());
+        }
+        let path = &self.path;
+        tracing::warn!(path = %path.display(), kept = self.end, "cutting a torn batch off the end of the journal");
+        self.len = self.end;
+        let cut = self.file.set_len(self.end).and_then(|()| self.file.sync_all());
+        cut.map_err(OpenError::io("cutting", path))
+    }
+
+    fn into_segment(self) -> ReadSegment {
+        let Self { head, end, mark, notes, file, path, .. } = self;
+        ReadSegment { head, path, file, len: end, last_batch: mark.batch, notes, summary: None }
+    }
+}
+
+/// The batch number `expected` of segment `number`, if it is whole and stands at `at`. Adds its notes.
+fn batch_at(bytes: &Bytes, at: usize, number: u32, expected: u64, notes: &mut Vec<Note>) -> Option<BatchHead> {
+    let batch = bytes.get(at..)?;
+    let head = BatchHead::decode(batch).filter(|h| h.segment == number && h.mark.batch == expected)?;
+    let mut body = head.body(batch)?;
+    let before = notes.len();
+    while !body.is_empty() {
+        let Some((entry, len)) = Entry::read(body) else {
+            notes.truncate(before);
+            return None;
+        };
+        let offset = u32::try_from(body.as_ptr().addr() - bytes.as_ptr().addr()).ok()?;
+        let place = Place { segment: number, offset, len: u32::try_from(len).ok()? };
+        let record = entry.value.map(|value| Record::decode(&bytes.slice_ref(value)));
+        notes.push(Note::of(&entry.digest, place, record.as_ref()));
+        body = &body[len..];
+    }
+    Some(head)
+}
+
+/// Heads of batches of segment `number` anywhere in `bytes` from `from` on.
+fn batches_behind(bytes: &[u8], from: usize, number: u32) -> impl Iterator<Item = BatchHead> {
+    let starts = bytes[from..].windows(BATCH.len()).enumerate().filter(|(_, w)| **w == BATCH);
+    starts.filter_map(move |(i, _)| BatchHead::decode(&bytes[from + i..]).filter(|h| h.segment == number))
+}

@@ -1,0 +1,171 @@
+//! What a journal does beside the writing, in a thread of its own: it summarises full segments, gives up those that hold
+//! nothing, and has copied to the end what an old one still holds.
+
+use std::{collections::VecDeque, io, sync::Arc};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::{
+    Inner,
+    layout::{Note, Noted},
+    segment::Segment,
+};
+
+/// How many segments more than twice what counts may lie around.
+pub(super) const SLACK: u64 = 4;
+
+/// For how many batches the oldest segment is read at once, to be copied to the end.
+const READ_AHEAD: usize = 4;
+
+/// An entry on its way to the end, unless it is overruled before.
+pub(super) struct Move {
+    pub(super) note: Note,
+    pub(super) entry: Vec<u8>,
+}
+
+/// What the writer and the tidier tell each other.
+#[derive(Default)]
+pub(super) struct Tidying {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    stop: bool,
+    wake: bool,
+    /// Segments below this are not needed, and a synced batch says so.
+    free_below: u32,
+    moves: VecDeque<Move>,
+    /// The segment that is being emptied, and its notes that were not looked at.
+    emptying: Option<(u32, std::vec::IntoIter<Note>)>,
+}
+
+impl Tidying {
+    pub(super) fn wake(&self) {
+        self.state.lock().wake = true;
+        self.changed.notify_one();
+    }
+
+    pub(super) fn stop(&self) {
+        self.state.lock().stop = true;
+        self.changed.notify_one();
+    }
+
+    pub(super) fn has_moves(&self) -> bool {
+        !self.state.lock().moves.is_empty()
+    }
+
+    /// About `bytes` of what moves. When the last of it is taken, the tidier sees to more.
+    pub(super) fn take_moves(&self, bytes: usize) -> Vec<Move> {
+        let mut state = self.state.lock();
+        if state.moves.is_empty() {
+            return Vec::new();
+        }
+        let mut taken = 0;
+        let mut moves = Vec::new();
+        while taken < bytes
+            && let Some(next) = state.moves.pop_front()
+        {
+            taken += next.entry.len();
+            moves.push(next);
+        }
+        if state.moves.is_empty() {
+            state.wake = true;
+            self.changed.notify_one();
+        }
+        moves
+    }
+}
+
+impl Inner {
+    /// No segment below `oldest` is needed any more, and that is synced.
+    pub(super) fn free_below(&self, oldest: u32) {
+        let mut state = self.tidying.state.lock();
+        if state.free_below < oldest {
+            state.free_below = oldest;
+            state.wake = true;
+            self.tidying.changed.notify_one();
+        }
+    }
+
+    /// Tidies up whenever there may be something to do, until it is told to stop.
+    pub(super) fn keep_tidy(&self) {
+        loop {
+            let mut state = self.tidying.state.lock();
+            while !state.wake && !state.stop {
+                self.tidying.changed.wait(&mut state);
+            }
+            if state.stop {
+                return;
+            }
+            state.wake = false;
+            drop(state);
+            if let Err(e) = self.tidy() {
+                tracing::warn!(dir = %self.dir.display(), error = %e, "tidying up the journal failed; it only takes more room");
+            }
+        }
+    }
+
+    pub(super) fn tidy(&self) -> io::Result<()> {
+        self.give_up()?;
+        let segments: Vec<_> = self.segments.read().values().map(Arc::clone).collect();
+        let Some((_newest, full)) = segments.split_last() else { return Ok(()) };
+        for segment in full.iter().filter(|s| !s.is_summarised()) {
+            segment.summarise()?;
+        }
+        match full.first() {
+            Some(oldest) if self.is_wasteful(full) => self.empty(oldest),
+            _ => Ok(()),
+        }
+    }
+
+    fn give_up(&self) -> io::Result<()> {
+        let below = self.tidying.state.lock().free_below;
+        loop {
+            let oldest = self.segments.read().first_key_value().map(|(_, s)| Arc::clone(s));
+            let Some(oldest) = oldest.filter(|s| s.number < below) else { return Ok(()) };
+            oldest.remove()?;
+            self.segments.write().remove(&oldest.number);
+        }
+    }
+
+    fn is_wasteful(&self, full: &[Arc<Segment>]) -> bool {
+        let taken: u64 = full.iter().map(|s| s.len()).sum();
+        let counts: u64 = full.iter().map(|s| s.live()).sum();
+        taken > 2 * counts + SLACK * self.sizes.segment
+    }
+
+    /// Makes ready what of the oldest segment moves to the end next.
+    fn empty(&self, oldest: &Segment) -> io::Result<()> {
+        let begun = {
+            let mut state = self.tidying.state.lock();
+            if !state.moves.is_empty() || oldest.live() == 0 {
+                return Ok(());
+            }
+            state.emptying.take().filter(|(number, _)| *number == oldest.number)
+        };
+        let mut notes = match begun {
+            Some((_, notes)) => notes,
+            None => oldest.notes()?.into_iter(),
+        };
+        let mut moves = VecDeque::new();
+        let mut read = 0;
+        while read < READ_AHEAD * self.sizes.moves
+            && let Some(note) = notes.next()
+        {
+            // Removals stay behind: nothing that they overrule is older than the oldest.
+            if !matches!(note.kind, Noted::Removal | Noted::Overruled)
+                && self.index.get(&note.short) == Some(note.place)
+            {
+                let entry = oldest.read(note.place)?;
+                read += entry.len();
+                moves.push_back(Move { note, entry });
+            }
+        }
+        let mut state = self.tidying.state.lock();
+        state.emptying = Some((oldest.number, notes));
+        state.moves = moves;
+        Ok(())
+    }
+}
