@@ -22,13 +22,24 @@ pub struct Overrides {
     #[arg(long, env = "SEMEL_ADMIN", value_name = "ADDR")]
     pub admin: Option<String>,
 
-    /// Where records live: memory or embedded [default: embedded]
-    #[arg(long, env = "SEMEL_STORE", value_name = "STORE")]
+    /// Where records live: memory, embedded, or a server's URL (redis://, redis+sentinel://, redis+cluster://, postgres://, mysql://)
+    #[arg(
+        long,
+        env = "SEMEL_STORE",
+        value_name = "STORE",
+        hide_env_values = true,
+        help = "Where records live: memory, embedded, or the URL of a server that gateways share (redis://, redis+sentinel://, \
+                redis+cluster://, postgres://, mysql://) [default: embedded]"
+    )]
     pub store: Option<String>,
 
     /// Directory of the embedded store [default: ./semel-data]
     #[arg(long, env = "SEMEL_DATA_DIR", value_name = "DIR")]
     pub data_dir: Option<String>,
+
+    /// File with the key of the identity digest [default: the store keeps one]
+    #[arg(long, env = "SEMEL_SECRET_FILE", value_name = "FILE")]
+    pub secret_file: Option<String>,
 
     /// How threads share the work: `per_core` or `shared`
     #[arg(
@@ -57,6 +68,7 @@ impl Overrides {
             admin: self.admin.clone(),
             store: self.store.clone(),
             data_dir: self.data_dir.clone(),
+            secret_file: self.secret_file.clone(),
             runtime: self.runtime.clone(),
             log_level: self.log_level.clone(),
             log_format: self.log_format.clone(),

@@ -8,6 +8,7 @@ pub mod config;
 pub mod demo;
 pub mod exit;
 pub mod gateway;
+pub mod keys;
 mod logs;
 pub mod prove;
 pub mod span;

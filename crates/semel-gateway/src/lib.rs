@@ -3,6 +3,7 @@
 //! - [`config`]: `semel.toml`, checked and explained.
 //! - [`serve`]: what comes in: connections, limits, what is refused before anything else sees it, the drain.
 //! - [`forward`] and [`pool`]: what goes out: heads written anew, connections that are kept, what is known of a failure.
+//! - [`stores`]: the store that a configuration names.
 //! - [`wiring`]: all of it and the guard of `semel-http` put together from a configuration.
 
 pub mod config;
@@ -10,4 +11,5 @@ pub mod forward;
 pub mod pool;
 pub mod serve;
 mod signal;
+pub mod stores;
 pub mod wiring;

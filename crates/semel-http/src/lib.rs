@@ -66,7 +66,7 @@ mod view;
 
 pub use layer::{BoxError, Guard, GuardLayer, RequestBody, ResponseBody, ResponseFuture};
 pub use mark::Mark;
-pub use replay::ReplayHeaders;
+pub use replay::{ReplayHeaders, recorded_status};
 pub use rule::{Caps, Methods, MissingKey, Rule, RuleBuilder, RuleError, Rules};
 pub use view::RequestView;
 

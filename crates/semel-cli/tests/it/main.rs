@@ -5,6 +5,7 @@ mod check;
 mod demo;
 mod endpoints;
 mod gateway;
+mod keys;
 mod prove;
 mod semel;
 mod system;

@@ -123,6 +123,17 @@ impl Kind {
         self as u8 as char
     }
 
+    /// The word for people and for `--json`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::Token => "token",
+            Self::Window => "window",
+            Self::Message => "message",
+        }
+    }
+
     /// The kind of a stored letter.
     #[must_use]
     pub const fn from_letter(letter: u8) -> Option<Self> {

@@ -5,7 +5,8 @@ use std::fmt::{self, Write as _};
 use super::policy_types::{InFlight, Keep, Missing, OnDuplicate, OnStoreError, Strictness};
 use super::rule::{Mode, Rule};
 use super::setting::Origin;
-use super::store::{Durability, StoreUrl};
+use super::store::Durability;
+use super::store_url::{Server, SharedUrl, StoreUrl};
 use super::units::show_duration;
 use super::{Config, KeyFormat, Methods, Principal};
 
@@ -105,11 +106,9 @@ fn sentences(rule: &Rule) -> Vec<String> {
             Keep::For(time) => {
                 format!("An outcome nobody can tell is kept for {}; until then retries get 409.", show_duration(time))
             }
-            Keep::Forever => {
-                "An outcome nobody can tell is kept until someone settles it (no command for that in this version); \
+            Keep::Forever => "An outcome nobody can tell is kept until someone settles it with `semel keys resolve`; \
                  retries get 409."
-                    .to_owned()
-            }
+                .to_owned(),
         },
     });
     said.push(match *p.on_store_error {
@@ -162,6 +161,7 @@ fn write_summary(out: &mut String, config: &Config) -> fmt::Result {
                 "  promise    one run per key while this process lives. When it ends every key is forgotten, and a retry runs again."
             )?;
         }
+        StoreUrl::Shared(url) => write_shared(out, config, url)?,
         StoreUrl::Embedded(dir) => {
             // A relative path means another directory to whoever reads the log elsewhere.
             let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
@@ -180,7 +180,20 @@ fn write_summary(out: &mut String, config: &Config) -> fmt::Result {
             )?;
         }
     }
-    writeln!(out, "  not        one process, one store: two gateways with one each do not see each other.")?;
+    let others = match &*config.store.url {
+        StoreUrl::Memory | StoreUrl::Embedded(_) => {
+            "one process, one store: two gateways with one each do not see each other."
+        }
+        StoreUrl::Shared(url) => match url.server() {
+            Server::Redis => {
+                "a failover, or a restart without persistence, may lose keys: such a request runs again. It is told."
+            }
+            Server::Postgres | Server::MySql => {
+                "a standby that is promoted without its last transactions has lost their keys."
+            }
+        },
+    };
+    writeln!(out, "  not        {others}")?;
     writeln!(
         out,
         "             The effect itself is exactly once only where the service honours the key and the fence."
@@ -192,6 +205,15 @@ fn write_summary(out: &mut String, config: &Config) -> fmt::Result {
         out,
         "  stop       Ctrl-C or SIGTERM: finishes what runs, at most {}",
         show_duration(*config.drain.deadline)
+    )
+}
+
+fn write_shared(out: &mut String, config: &Config, url: &SharedUrl) -> fmt::Result {
+    writeln!(out, "  records    in {url}, for the service `{}`", config.store.namespace.value.name())?;
+    writeln!(
+        out,
+        "  promise    one run per key among all gateways that share this store and one secret, as long as the store keeps what it \
+         acknowledged."
     )
 }
 

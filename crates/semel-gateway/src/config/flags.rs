@@ -11,6 +11,8 @@ pub struct Flags {
     pub admin: Option<String>,
     /// `--store`: `memory`, `embedded` or a store's URL.
     pub store: Option<String>,
+    /// `--secret-file`: the key of the identity digest.
+    pub secret_file: Option<String>,
     /// `--data-dir`: the directory of the embedded store.
     pub data_dir: Option<String>,
     /// `--runtime`: `per_core` or `shared`.

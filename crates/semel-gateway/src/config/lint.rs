@@ -7,7 +7,8 @@ use super::preset::Preset;
 use super::problem::{self, Problem};
 use super::rule::{Mode, Rule};
 use super::setting::Origin;
-use super::store::{Durability, StoreUrl};
+use super::store::Durability;
+use super::store_url::StoreUrl;
 use super::units::{Bytes, show_duration};
 use super::{Config, Principal};
 
@@ -216,9 +217,12 @@ fn guarded(config: &Config, rule: &Rule, found: &mut Vec<Problem>) {
     if *p.unknown_ttl == Keep::Forever && !*p.takeover {
         let origin = if p.unknown_ttl.origin.position().is_some() { p.unknown_ttl.origin } else { rule.origin };
         found.push(
-            Problem::note(origin, format!("rule `{name}`: a key with an unknown outcome stays blocked for good"))
-                .why("this version has no command to settle it")
-                .fix("unknown_ttl = \"30 days\" bounds it, if a late retry may run again by then"),
+            Problem::note(
+                origin,
+                format!("rule `{name}`: a key with an unknown outcome stays blocked until someone settles it"),
+            )
+            .why("nobody can tell whether its effect took place, and it is never run again by itself")
+            .fix("`semel keys list --state unknown` shows them, `semel keys resolve` settles one"),
         );
     }
     if rule.preset.is_some_and(|preset| preset.value == Preset::Payment) {
@@ -251,7 +255,8 @@ fn payment(config: &Config, rule: &Rule, found: &mut Vec<Problem>) {
             .why("a power cut turns answered payments into unknown outcomes that a person has to settle")
             .fix("durability = \"power\""),
         ),
-        (StoreUrl::Embedded(_), Durability::Power) => {}
+        // What a server keeps is asked when the gateway starts, and by the doctor.
+        (StoreUrl::Embedded(_), Durability::Power) | (StoreUrl::Shared(_), _) => {}
     }
     if config.principal.value == Principal::Shared {
         let origin = if config.principal.origin.position().is_some() { config.principal.origin } else { rule.origin };

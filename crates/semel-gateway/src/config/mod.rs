@@ -41,6 +41,7 @@ mod server;
 mod setting;
 mod show;
 mod store;
+mod store_url;
 mod units;
 mod upstream;
 mod words;
@@ -67,7 +68,8 @@ pub use server::{
     Drain, Forwarded, Limits, Listen, Log, LogFormat, LogLevel, MaxRunning, Runtime, RuntimeKind, Waiters,
 };
 pub use setting::{Origin, Position, Setting};
-pub use store::{Durability, Store, StoreUrl};
+pub use store::{Durability, Prefix, Service, Store};
+pub use store_url::{Server, SharedUrl, StoreUrl};
 pub use units::{Bytes, duration, size};
 pub use upstream::{Upstream, Url};
 
@@ -110,15 +112,9 @@ impl Config {
     pub fn from_parts(file: Option<Source>, flags: &Flags) -> Result<Self, Refused> {
         let mut report = Report { source: file, problems: Vec::new() };
         let text = report.source.clone();
-        let text = text.as_ref().map_or("", Source::text);
-        let (table, mistakes) = DeTable::parse_recoverable(text);
-        for mistake in mistakes {
-            let span = mistake.span().unwrap_or(0..0);
-            let what = format!("this is not TOML: {}", mistake.message());
-            report.push(Problem::error(report.origin(&span), what));
-        }
+        let table = parse(text.as_ref(), &mut report);
         // After a broken line the rest reads differently from what was meant: anything said about it would mislead.
-        let config = if report.problems.is_empty() { read(table.into_inner(), flags, &mut report) } else { None };
+        let config = if report.problems.is_empty() { read(table, flags, &mut report) } else { None };
         match config {
             Some(config) if report.problems.is_empty() => Ok(config),
             _ => {
@@ -129,10 +125,62 @@ impl Config {
     }
 }
 
+/// What whoever looks into a store needs of the file; the rest of it is not read.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// The file with the key of the identity digest. Without one the store keeps a secret of its own.
+    pub secret_file: Option<Setting<PathBuf>>,
+    /// Where the records live.
+    pub store: Store,
+}
+
+impl StoreConfig {
+    /// Reads `[store]` and `secret_file` of a file (or nothing) and lays the flags over it.
+    ///
+    /// # Errors
+    /// Every problem of that part, in the order of the file; a file that is no TOML.
+    pub fn from_parts(file: Option<Source>, flags: &Flags) -> Result<Self, Refused> {
+        let mut report = Report { source: file, problems: Vec::new() };
+        let text = report.source.clone();
+        let table = parse(text.as_ref(), &mut report);
+        let mut root = Section::new(table, "", Origin::Default);
+        let secret_file = secret_file(&mut root, flags, &mut report);
+        let store = Store::read(root.section("store", &mut report), flags, &mut report);
+        if report.problems.is_empty() {
+            return Ok(Self { secret_file, store });
+        }
+        problem::sort(&mut report.problems);
+        Err(Refused { problems: report.problems, source: report.source })
+    }
+}
+
+/// The file's table; what is no TOML is reported.
+fn parse<'t>(source: Option<&'t Source>, report: &mut Report) -> DeTable<'t> {
+    let (table, mistakes) = DeTable::parse_recoverable(source.map_or("", Source::text));
+    for mistake in mistakes {
+        let span = mistake.span().unwrap_or(0..0);
+        let what = format!("this is not TOML: {}", mistake.message());
+        report.push(Problem::error(report.origin(&span), what));
+    }
+    table.into_inner()
+}
+
+fn secret_file(root: &mut Section<'_>, flags: &Flags, report: &mut Report) -> Option<Setting<PathBuf>> {
+    let file = root.read("secret_file", report);
+    match flags.secret_file.as_deref() {
+        Some(path) if path.trim().is_empty() => {
+            report.push(Problem::error(Origin::Flag("--secret-file"), "names no file").fix("--secret-file ./secret"));
+            file
+        }
+        Some(path) => Some(Setting { value: path.into(), origin: Origin::Flag("--secret-file") }),
+        None => file,
+    }
+}
+
 /// `None` only after at least one problem was reported.
 fn read(table: DeTable<'_>, flags: &Flags, report: &mut Report) -> Option<Config> {
     let mut root = Section::new(table, "", Origin::Default);
-    let secret_file = root.read("secret_file", report);
+    let secret_file = secret_file(&mut root, flags, report);
     root.refuse(
         "previous_secret_file",
         "serving two secrets at once needs two claims per request, which come with shared stores",

@@ -1,13 +1,15 @@
 //! Where the records live.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use semel_core::identity::Namespace;
 
 use super::flags::Flags;
 use super::problem::Problem;
 use super::read::{Fault, Node, Read, Report, Section, text};
 use super::setting::{Origin, Setting};
+use super::store_url::{DATA_DIR, Server, StoreUrl};
 use super::units::Bytes;
 use super::words::words;
 
@@ -16,6 +18,12 @@ use super::words::words;
 pub struct Store {
     /// Which one. The embedded one in `./semel-data`.
     pub url: Setting<StoreUrl>,
+    /// The service whose records these are: gateways of different services may share a server. `gateway`.
+    pub namespace: Setting<Service>,
+    /// What the names of Redis keys begin with. `semel`.
+    pub prefix: Setting<Prefix>,
+    /// The password of the server's address, in a file.
+    pub password_file: Option<Setting<PathBuf>>,
     /// Longest time for one call of the store, repeated once. 250 ms.
     pub timeout: Setting<Duration>,
     /// How long an answer waits for its recording before it is given out as unrecorded. 2 s.
@@ -32,51 +40,41 @@ pub struct Store {
     pub max_bytes: Setting<Bytes>,
 }
 
-/// Which store.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum StoreUrl {
-    /// In the memory of this process; gone when it ends.
-    Memory,
-    /// On disk, in this directory, for one process.
-    Embedded(PathBuf),
-}
+/// The service whose records they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Service(pub Namespace);
 
-impl fmt::Display for StoreUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Memory => f.write_str("memory"),
-            Self::Embedded(dir) => write!(f, "embedded:{}", dir.display()),
-        }
+impl Service {
+    fn gateway() -> Self {
+        Self(Namespace::http("gateway").expect("a good name"))
+    }
+
+    /// The name alone.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.0.as_str().strip_prefix("http:").unwrap_or_default()
     }
 }
 
-/// The directory of the embedded store where none is named.
-const DATA_DIR: &str = "semel-data";
-
-impl StoreUrl {
-    fn parse(text: &str) -> Result<Self, Fault> {
-        let (scheme, rest) = text.split_once(':').unwrap_or((text, ""));
-        let later = |part: &str| {
-            // The rest may hold a password.
-            let rest = if rest.is_empty() { "" } else { ":…" };
-            Err(Fault::new(format!("wants a {part} store: `{scheme}{rest}`"))
-                .why("shared stores come with the Redis and SQL parts; this version keeps records in memory or on its own disk")
-                .fix("\"embedded:DIR\" or \"memory\""))
-        };
-        match scheme {
-            "memory" if rest.is_empty() => Ok(Self::Memory),
-            "embedded" if rest.is_empty() => Ok(Self::Embedded(DATA_DIR.into())),
-            "embedded" => Ok(Self::Embedded(rest.strip_prefix("//").unwrap_or(rest).into())),
-            "redis" | "rediss" | "redis+sentinel" | "redis+cluster" | "valkey" => later("Redis"),
-            "postgres" | "postgresql" | "mysql" | "mariadb" | "sqlite" => later("SQL"),
-            _ => Err(Fault::new(format!("is no store: `{text}`")).fix("\"embedded:DIR\" or \"memory\"")),
-        }
-    }
-}
-
-impl Read for StoreUrl {
+impl Read for Service {
     fn read(node: &Node<'_>) -> Result<Self, Fault> {
-        Self::parse(text(node, "a store", "\"embedded:DIR\" or \"memory\"")?)
+        let name = text(node, "a service's name", "write it like \"orders\"")?;
+        Namespace::http(name).map(Self).map_err(|why| Fault::new(format!("is no service's name: {why}")))
+    }
+}
+
+/// What the names of Redis keys begin with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Prefix(pub String);
+
+impl Read for Prefix {
+    fn read(node: &Node<'_>) -> Result<Self, Fault> {
+        let name = text(node, "a name", "write it like \"semel\"")?;
+        let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-');
+        match !name.is_empty() && name.len() <= 32 && name.bytes().all(fits) {
+            true => Ok(Self(name.to_owned())),
+            false => Err(Fault::new("is no prefix").fix("1 to 32 of a-z, 0-9, `.`, `_`, `-`")),
+        }
     }
 }
 
@@ -96,6 +94,9 @@ impl Store {
         let mut limits = section.section("limits", report);
         let store = Self {
             url: url(file, flags, report),
+            namespace: section.read_or("namespace", Service::gateway(), report),
+            prefix: section.read_or("prefix", Prefix("semel".to_owned()), report),
+            password_file: section.read("password_file", report),
             timeout: section.read_or("timeout", Duration::from_millis(250), report),
             commit_wait: section.read_or("commit_wait", Duration::from_secs(2), report),
             settle_for: section.read_or("settle_for", Duration::from_mins(1), report),
@@ -110,41 +111,100 @@ impl Store {
         store
     }
 
-    /// A setting of the other store would be read and ignored.
+    /// A setting that has no meaning for the store would be read and ignored.
     fn check(&self, report: &mut Report) {
-        match &*self.url {
-            StoreUrl::Memory => {
-                for (key, origin, why) in [
-                    ("durability", self.durability.origin, "memory keeps nothing beyond the process"),
-                    (
-                        "limits.cache",
-                        self.cache.origin,
-                        "it bounds what the embedded store keeps in memory beside its disk",
-                    ),
-                ] {
-                    if origin.is_explicit() {
-                        report.push(
-                            Problem::error(origin, format!("`store.{key}` has no meaning for the memory store"))
-                                .why(why)
-                                .fix("leave it out, or url = \"embedded:DIR\""),
-                        );
-                    }
-                }
+        let here = Of::store(&self.url);
+        for (key, origin, of, why, fix) in [
+            (
+                "durability",
+                self.durability.origin,
+                &[Of::Embedded][..],
+                "it says what the embedded store waits for; another one has settings of its own for that, or keeps nothing",
+                "leave it out, or url = \"embedded:DIR\"",
+            ),
+            (
+                "limits.cache",
+                self.cache.origin,
+                &[Of::Embedded],
+                "it bounds what the embedded store keeps in memory beside its disk",
+                "leave it out, or url = \"embedded:DIR\"",
+            ),
+            (
+                "limits.max_records",
+                self.max_records.origin,
+                &[Of::Memory],
+                "it bounds the memory store; another one is bounded by its disk or server",
+                "leave it out, or url = \"memory\"",
+            ),
+            (
+                "limits.max_bytes",
+                self.max_bytes.origin,
+                &[Of::Memory],
+                "it bounds the memory store; another one is bounded by its disk or server",
+                "leave it out, or url = \"memory\"",
+            ),
+            (
+                "prefix",
+                self.prefix.origin,
+                &[Of::Redis],
+                "it begins the names of Redis keys",
+                "leave it out; `namespace` tells services apart in any store",
+            ),
+            (
+                "password_file",
+                self.password_file.as_ref().map_or(Origin::Default, |file| file.origin),
+                &[Of::Redis, Of::Postgres, Of::MySql],
+                "it is for a server's address",
+                "leave it out",
+            ),
+        ] {
+            if origin.is_explicit() && !of.contains(&here) {
+                let what = format!("`store.{key}` has no meaning for the {} store", here.word());
+                report.push(Problem::error(origin, what).why(why).fix(fix));
             }
-            StoreUrl::Embedded(_) => {
-                for (key, origin) in [("max_records", self.max_records.origin), ("max_bytes", self.max_bytes.origin)] {
-                    if origin.is_explicit() {
-                        report.push(
-                            Problem::error(
-                                origin,
-                                format!("`store.limits.{key}` has no meaning for the embedded store"),
-                            )
-                            .why("it bounds the memory store; the embedded one is bounded by its disk")
-                            .fix("leave it out, or url = \"memory\""),
-                        );
-                    }
-                }
-            }
+        }
+        if let (StoreUrl::Shared(url), Some(file)) = (&*self.url, &self.password_file)
+            && url.has_password()
+        {
+            report.push(
+                Problem::error(file.origin, "`store.password_file` beside a password in `store.url`")
+                    .why("one of them would be ignored")
+                    .fix("leave the password out of the address"),
+            );
+        }
+    }
+}
+
+/// Whose setting it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Memory,
+    Embedded,
+    Redis,
+    Postgres,
+    MySql,
+}
+
+impl Of {
+    fn store(url: &StoreUrl) -> Self {
+        match url {
+            StoreUrl::Memory => Self::Memory,
+            StoreUrl::Embedded(_) => Self::Embedded,
+            StoreUrl::Shared(url) => match url.server() {
+                Server::Redis => Self::Redis,
+                Server::Postgres => Self::Postgres,
+                Server::MySql => Self::MySql,
+            },
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Embedded => "embedded",
+            Self::Redis => "Redis",
+            Self::Postgres => "PostgreSQL",
+            Self::MySql => "MySQL",
         }
     }
 }
@@ -161,9 +221,9 @@ fn url(file: Setting<StoreUrl>, flags: &Flags, report: &mut Report) -> Setting<S
     let Some(dir) = flags.data_dir.as_deref() else { return named };
     let origin = Origin::Flag("--data-dir");
     match &named.value {
-        StoreUrl::Memory => {
+        StoreUrl::Memory | StoreUrl::Shared(_) => {
             report.push(
-                Problem::error(origin, "the memory store has no directory")
+                Problem::error(origin, format!("the {} store has no directory", Of::store(&named.value).word()))
                     .fix("leave --data-dir out, or take --store embedded"),
             );
             named

@@ -1,32 +1,28 @@
 //! From a configuration to a running gateway.
 
+mod engine;
 mod events;
 mod orphans;
 mod reach;
 mod rules;
 mod stack;
 mod start;
-mod store;
 mod transport;
 
 pub use start::{Gateway, Stopped, start};
 
 use std::fmt;
-use std::path::PathBuf;
 
 use crate::pool::AddressError;
 use crate::serve::BindError;
+use crate::stores::OpenError;
 
 /// Why a gateway could not start.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The file with the secret cannot be used.
-    SecretFile(PathBuf, String),
-    /// The embedded store cannot be opened.
-    Store(semel_embedded::OpenError),
-    /// The store keeps no secret of its own, and none is configured.
-    NoSecret,
+    /// The store cannot be opened.
+    Store(OpenError),
     /// A rule that the file's checks let pass, and the guard does not take.
     Rule(String, String),
     /// An upstream that the file's checks let pass, and the pool does not take.
@@ -42,13 +38,7 @@ pub enum StartError {
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SecretFile(file, why) => write!(
-                f,
-                "the secret in {} cannot be used: {why}; write at least 16 random bytes into it, readable by the gateway alone",
-                file.display()
-            ),
             Self::Store(error) => error.fmt(f),
-            Self::NoSecret => f.write_str("the store keeps no secret of its own; name one with secret_file"),
             Self::Rule(name, why) => write!(f, "rule `{name}`: {why}"),
             Self::Upstream(name, why) => write!(f, "upstream `{name}`: {why}"),
             Self::Listen(error) => error.fmt(f),
@@ -66,7 +56,7 @@ impl std::error::Error for StartError {
             Self::Listen(error) => Some(error),
             Self::Admin(error) => Some(error),
             Self::System(error) => Some(error),
-            Self::SecretFile(..) | Self::NoSecret | Self::Rule(..) => None,
+            Self::Rule(..) => None,
         }
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use http::header::HOST;
-use semel_core::identity::Namespace;
 use semel_core::policy::{NEVER, OnDuplicate, OnInFlight, OnStoreError, PolicyBuilder};
 use semel_http::classify::Outcomes;
 use semel_http::fingerprint::{FingerprintMode, Json, RequestUri, Target};
@@ -87,7 +86,6 @@ fn name_of(host: &str) -> &str {
 fn make(config: &Config, rule: &config::Rule) -> Result<Rule, StartError> {
     let refused = |error: RuleError| StartError::Rule(rule.name.to_string(), error.to_string());
     let p = &rule.policy;
-    let namespace = Namespace::http("gateway").map_err(|e| StartError::Rule(rule.name.to_string(), e.to_string()))?;
     let syntax = Syntax::default().min_len(size(*p.key_min_length));
     let syntax = match *p.key_format {
         KeyFormat::Any => syntax,
@@ -95,7 +93,7 @@ fn make(config: &Config, rule: &config::Rule) -> Result<Rule, StartError> {
     };
     let mut builder = Rule::key()
         .named(&rule.name)
-        .namespace(namespace)
+        .namespace(config.store.namespace.value.0)
         .source(key::header(p.key.0.iter().cloned()).syntax(syntax))
         .credentials(Credentials::headers(p.credentials.0.iter().cloned()))
         .missing(match *p.missing {

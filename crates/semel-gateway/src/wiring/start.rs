@@ -7,15 +7,15 @@ use std::time::Duration;
 use semel_admin::{Listener, Metrics, Readiness};
 use semel_core::engine::Engine;
 use semel_core::env::{Env, Tick};
-use semel_embedded::EmbeddedStore;
 use semel_http::GuardLayer;
 use tokio_util::sync::CancellationToken;
 
 use super::rules::Table;
 use super::stack::Plan;
-use super::{StartError, orphans, reach, store, transport};
-use crate::config::Config;
+use super::{StartError, engine, orphans, reach, transport};
+use crate::config::{Bytes, Config, StoreUrl};
 use crate::serve::{Running, Server, Shutdown};
+use crate::stores::{self, Opened};
 
 /// Time for settlements that begin when the drain's deadline is over.
 const LAST_SETTLEMENTS: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ pub struct Gateway {
     env: Env,
     deadline: Duration,
     admin_stop: CancellationToken,
-    embedded: Option<Arc<EmbeddedStore>>,
+    opened: Opened,
 }
 
 /// How a gateway stopped.
@@ -56,17 +56,21 @@ pub async fn start(config: &Config, version: &str) -> Result<Gateway, StartError
     });
     let upstreams = upstreams.collect::<Result<Vec<_>, _>>()?;
     // The store before the addresses: a gateway that cannot keep records is never reachable.
-    let opened = store::open(config, &env)?;
+    let largest = config.rules.iter().map(|rule| rule.policy.response_body.value).max().unwrap_or(Bytes(0));
+    let opened =
+        stores::open(&config.store, config.secret_file.as_ref(), largest, &env).await.map_err(StartError::Store)?;
+    for finding in &opened.findings {
+        tracing::warn!(why = finding.why, cure = finding.cure, "the store: {}", finding.what);
+    }
     let server = Server::bind(transport::serve(config)).map_err(StartError::Listen)?;
     let admin = Listener::bind(*config.listen.admin).await.map_err(StartError::Admin)?;
 
     let metrics = Metrics::new(version, opened.store.facts(), config.rules.iter().map(|rule| &*rule.name));
     let readiness = Readiness::new(Arc::clone(&opened.store));
-    let embedded = opened.embedded.clone();
-    if embedded.is_some() {
+    if matches!(*config.store.url, StoreUrl::Embedded(_)) {
         orphans::tell(Arc::clone(&opened.store), &env);
     }
-    let engine = store::engine(config, opened, env.clone(), &metrics);
+    let engine = engine::engine(config, &opened, env.clone(), &metrics);
     let of = engine.clone();
     readiness.watch_store(move || of.store_state());
     let (http, admin_at, admin_stop) = (server.address(), admin.address(), CancellationToken::new());
@@ -100,7 +104,7 @@ pub async fn start(config: &Config, version: &str) -> Result<Gateway, StartError
         env,
         deadline: *config.drain.deadline,
         admin_stop,
-        embedded,
+        opened,
     })
 }
 
@@ -127,9 +131,7 @@ impl Gateway {
         let settled = self.engine.drain(left).await;
         self.admin_stop.cancel();
         self.running.stop();
-        if let Some(store) = self.embedded {
-            store.close();
-        }
+        self.opened.close();
         Stopped { cut: drained.cut, abandoned: settled.abandoned }
     }
 }

@@ -56,7 +56,7 @@ fn all_problems_of_a_file_are_told_at_once_and_in_order() {
             "semel.toml:10:11: error: `rule.missing` has no choice `maybe`",
             "semel.toml:12:9: error: the admin address 0.0.0.0:1 can be reached from other machines",
             "semel.toml:13:1: error: unknown key `listen.port`",
-            "semel.toml:15:7: error: `store.url` wants a Redis store: `redis:…`",
+            "semel.toml:15:7: error: `store.url` names no host",
         ]
     );
 }
@@ -69,6 +69,7 @@ fn a_bad_flag_is_told_by_its_name() {
         admin: Some("0.0.0.0:9090".to_owned()),
         store: Some("memory".to_owned()),
         data_dir: Some("x".to_owned()),
+        secret_file: None,
         runtime: Some("per-core".to_owned()),
         log_level: Some("loud".to_owned()),
         log_format: None,

@@ -50,7 +50,10 @@ fn each_mistake_is_found_at_its_place() {
         ("release_on = [\"5xx\"]", "8:14 warning: rule `submit`: frees the key on 500"),
         ("request_body = \"1 GiB\"", "8:16 warning: rule `submit`: takes bodies up to 1 GiB"),
         ("mode = \"off\"\nttl = \"1h\"", "9:7 warning: rule `submit`: `ttl` has no effect under mode = \"off\""),
-        ("unknown_ttl = \"never\"", "8:15 note: rule `submit`: a key with an unknown outcome stays blocked for good"),
+        (
+            "unknown_ttl = \"never\"",
+            "8:15 note: rule `submit`: a key with an unknown outcome stays blocked until someone settles it",
+        ),
         ("[[rule]]\nname = \"again\"\nmatch = \"POST /orders\"", "8:1 warning: rule `again` can never match"),
         ("[listen]\nhttp = \"0.0.0.0:80\"", "4:10 note: whoever reaches 0.0.0.0:80 can write x-user and be anybody"),
     ] {
@@ -65,7 +68,7 @@ fn payments_want_a_store_and_a_principal() {
         findings(&text),
         [
             "4:10 warning: rule `submit`: payments without a principal",
-            "5:1 note: rule `submit`: a key with an unknown outcome stays blocked for good",
+            "5:1 note: rule `submit`: a key with an unknown outcome stays blocked until someone settles it",
             "5:1 note: rule `submit`: stored answers are not encrypted in this version",
             "10:7 warning: rule `submit`: payments on the memory store",
         ]

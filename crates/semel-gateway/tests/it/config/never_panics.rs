@@ -124,7 +124,7 @@ proptest! {
 
     #[test]
     fn no_flag_panics(a in any::<String>(), b in any::<String>(), c in any::<String>(), d in any::<String>(), e in any::<String>(), f in any::<String>()) {
-        let flags = Flags { upstream: Some(a), listen: Some(b), admin: Some(c), store: Some(d), data_dir: Some(e), log_level: Some(f.clone()), log_format: Some(f.clone()), runtime: Some(f) };
+        let flags = Flags { upstream: Some(a), listen: Some(b), admin: Some(c), store: Some(d), data_dir: Some(e.clone()), secret_file: Some(e), log_level: Some(f.clone()), log_format: Some(f.clone()), runtime: Some(f) };
         survives("", &flags);
     }
 

@@ -77,7 +77,7 @@ Records live in: embedded:semel-data (default).
    A copy of a running one waits for its answer, at most 10s.
    Same intent means: equal method, host, path, query, content type and the body byte for byte. The same key with another gets 422.
    Broken off, timed out or 5xx: nobody can tell, so it is not run again.
-   An outcome nobody can tell is kept until someone settles it (no command for that in this version); retries get 409.
+   An outcome nobody can tell is kept until someone settles it with `semel keys resolve`; retries get 409.
    While the store is away: 503, nothing runs.
    In force:
      preset               payment (line 8)

@@ -1,0 +1,190 @@
+//! `semel keys` as a user meets it, on the embedded store of a gateway that has stopped.
+
+use semel_core::engine::{Answer, Call, Engine, Ran, Verdict};
+use semel_core::env::Env;
+use semel_core::fingerprint::Fingerprint;
+use semel_core::identity::{Display, Identity, Key, Kind, Namespace, Scope};
+use semel_core::policy::Policy;
+use semel_core::record::{Format, Outcome};
+use semel_gateway::config::{Bytes, Flags, StoreConfig};
+use semel_gateway::stores::{self, Opened};
+use tempfile::TempDir;
+
+use crate::semel::{Ended, command, run_command};
+
+/// A directory with one finished record, one unknown and one that was released.
+struct Seeded {
+    dir: TempDir,
+    done: Identity,
+    unknown: Identity,
+    free: Identity,
+}
+
+async fn opened(dir: &TempDir) -> Opened {
+    let data = dir.path().join("semel-data");
+    let flags = Flags { data_dir: Some(data.display().to_string()), ..Flags::default() };
+    let config = StoreConfig::from_parts(None, &flags).expect("enough for a store");
+    stores::open(&config.store, None, Bytes(0), &Env::system()).await.expect("the store opens")
+}
+
+async fn settle(engine: &Engine, key: &str, verdict: Verdict) -> Identity {
+    let key = Key::new(key, Display::Masked);
+    let namespace = Namespace::http("gateway").expect("a name");
+    let id = Identity::new(engine.secret(), Kind::Key, namespace, &Scope::shared(), &key);
+    let policy = Policy::key().named("submit").build().expect("a policy");
+    let call = Call::new(id, Fingerprint::NONE, policy).shown(key.shown());
+    let answer = engine.run(call, move |_| async { Ran { value: (), verdict } }).await;
+    assert!(matches!(answer, Answer::Executed { .. }), "{answer:?}");
+    id
+}
+
+impl Seeded {
+    async fn new() -> Self {
+        let dir = TempDir::new().expect("a directory");
+        let store = opened(&dir).await;
+        let engine = Engine::builder(store.store.clone(), store.secret.clone()).build();
+        let outcome = Outcome::new(Format::JSON, b"".as_slice(), b"\"secret receipt\"".as_slice());
+        let done = settle(&engine, "order-4711", Verdict::Keep(outcome)).await;
+        let unknown =
+            settle(&engine, "order-4712", Verdict::Unknown { last: Some("the connection broke".into()) }).await;
+        let free = settle(&engine, "order-4713", Verdict::Release { counts: true, answer: None }).await;
+        store.close();
+        Self { dir, done, unknown, free }
+    }
+
+    async fn keys(&self, args: &[&str]) -> Ended {
+        let mut all = vec!["keys"];
+        all.extend(args);
+        let mut command = command(&all);
+        command.current_dir(self.dir.path()).env("USER", "ada").stdin(std::process::Stdio::null());
+        run_command(command).await
+    }
+}
+
+fn digits(identity: &Identity) -> String {
+    identity.prefix().to_string()
+}
+
+#[tokio::test]
+async fn a_list_shows_each_record_once_and_no_key_in_clear() {
+    let seeded = Seeded::new().await;
+    let ended = seeded.keys(&["list"]).await;
+    assert_eq!((ended.code, ended.err.as_str()), (0, "3 records\n"), "{ended:?}");
+    for (identity, state) in [(&seeded.done, "done"), (&seeded.unknown, "unknown"), (&seeded.free, "free")] {
+        let line = ended.out.lines().find(|line| line.contains(&digits(identity))).expect("it is listed");
+        assert!(line.starts_with(state) && line.contains("submit"), "{line}");
+    }
+    assert!(!ended.out.contains("order-4711") && !ended.out.contains("receipt"), "{}", ended.out);
+}
+
+#[tokio::test]
+async fn a_list_can_be_narrowed_and_is_json_a_line_on_request() {
+    let seeded = Seeded::new().await;
+    let ended = seeded.keys(&["list", "--state", "unknown", "--json"]).await;
+    assert_eq!((ended.code, ended.out.lines().count()), (0, 1), "{ended:?}");
+    let json = ended.json();
+    assert_eq!(json["identity"], seeded.unknown.to_string());
+    assert_eq!((json["state"].as_str(), json["last_error"].as_str()), (Some("unknown"), Some("the connection broke")));
+    let none = seeded.keys(&["list", "--rule", "another"]).await;
+    assert_eq!((none.code, none.out.as_str(), none.err.as_str()), (0, "", "no records\n"));
+    let short = seeded.keys(&["list", "--limit", "2"]).await;
+    assert!(short.err.contains("2 shown, there are more"), "{short:?}");
+}
+
+#[tokio::test]
+async fn a_record_is_found_by_its_first_digits_and_told_in_words() {
+    let seeded = Seeded::new().await;
+    let ended = seeded.keys(&["show", &digits(&seeded.unknown)]).await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+    for words in ["nobody can tell whether it took place", "last error  the connection broke", "attempt     1"] {
+        assert!(ended.out.contains(words), "{words}: {}", ended.out);
+    }
+    let whole = seeded.keys(&["show", &seeded.done.to_string(), "--json"]).await;
+    assert_eq!(whole.json()["outcome"]["body_kept"], true, "{whole:?}");
+    let missing = seeded.keys(&["show", "00000000000000"]).await;
+    assert_eq!(missing.code, 2);
+    assert!(missing.err.contains("no record's identity begins with"), "{}", missing.err);
+    let words = seeded.keys(&["show", "order-4711"]).await;
+    assert!(words.code == 2 && words.err.contains("is no identity"), "{words:?}");
+}
+
+#[tokio::test]
+async fn an_unknown_that_took_place_is_settled_and_audited() {
+    let seeded = Seeded::new().await;
+    let unknown = digits(&seeded.unknown);
+    let ended = seeded.keys(&["resolve", &unknown, "--completed", "--yes", "--reason", "seen in the ledger"]).await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.err.contains("settled, under fence "), "{}", ended.err);
+    let shown = seeded.keys(&["show", &unknown]).await;
+    assert!(shown.out.contains("done: copies are told that it is done, without the answer"), "{}", shown.out);
+    let audit = seeded.keys(&["audit"]).await;
+    let audit = audit.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(audit.contains("ada@") && audit.contains("(seen in the ledger)"), "{audit}");
+    assert!(audit.contains(&format!("resolve-completed {}, which was unknown", seeded.unknown)), "{audit}");
+    let again = seeded.keys(&["resolve", &unknown, "--failed", "--yes"]).await;
+    assert!(again.code == 2 && again.err.contains("it is done"), "{again:?}");
+}
+
+#[tokio::test]
+async fn an_unknown_that_did_not_take_place_runs_again() {
+    let seeded = Seeded::new().await;
+    let ended = seeded.keys(&["resolve", &digits(&seeded.unknown), "--failed", "--yes"]).await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let store = opened(&seeded.dir).await;
+    let engine = Engine::builder(store.store.clone(), store.secret.clone()).build();
+    let outcome = Outcome::new(Format::JSON, b"".as_slice(), b"1".as_slice());
+    assert_eq!(settle(&engine, "order-4712", Verdict::Keep(outcome)).await, seeded.unknown);
+    store.close();
+}
+
+#[tokio::test]
+async fn nothing_is_changed_that_nobody_confirmed() {
+    let seeded = Seeded::new().await;
+    let ended = seeded.keys(&["delete", &digits(&seeded.done)]).await;
+    assert_eq!(ended.code, 2, "{ended:?}");
+    assert!(ended.err.contains("nobody is here to answer: add --yes"), "{}", ended.err);
+    assert!(seeded.keys(&["audit"]).await.err.contains("nobody changed anything by hand"));
+    let ended = seeded.keys(&["delete", &digits(&seeded.done), "-y"]).await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!(seeded.keys(&["list"]).await.err, "2 records\n");
+}
+
+#[tokio::test]
+async fn an_unknown_outcome_is_not_simply_deleted() {
+    let seeded = Seeded::new().await;
+    let ended = seeded.keys(&["delete", &digits(&seeded.unknown), "--yes"]).await;
+    assert!(ended.code == 2 && ended.err.contains("semel keys resolve"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn stats_count_by_what_is_asked_for() {
+    let seeded = Seeded::new().await;
+    let ended = seeded.keys(&["stats", "--by", "state", "--json"]).await;
+    let json = ended.json();
+    assert_eq!([&json["done"]["records"], &json["unknown"]["records"], &json["free"]["records"]], [1, 1, 1]);
+    let words = seeded.keys(&["stats"]).await;
+    assert!(words.out.starts_with("RULE     RECORDS      SIZE  ENDS IN\nsubmit         3"), "{}", words.out);
+}
+
+#[tokio::test]
+async fn an_export_has_every_record_and_no_body() {
+    let seeded = Seeded::new().await;
+    let ended = seeded.keys(&["export"]).await;
+    assert_eq!((ended.code, ended.out.lines().count()), (0, 3), "{ended:?}");
+    assert!(!ended.out.contains("receipt") && !ended.out.contains("order-4711"));
+}
+
+#[tokio::test]
+async fn a_store_that_is_not_there_or_out_of_reach_is_told() {
+    let seeded = Seeded::new().await;
+    let ended = seeded.keys(&["list", "--data-dir", "nowhere"]).await;
+    assert!(ended.code == 2 && ended.err.contains("there is no store in nowhere"), "{ended:?}");
+    assert!(!seeded.dir.path().join("nowhere").exists(), "looking made a store");
+    let ended = seeded.keys(&["list", "--store", "memory"]).await;
+    assert!(ended.code == 2 && ended.err.contains("in the gateway's own process"), "{ended:?}");
+    let store = opened(&seeded.dir).await;
+    let ended = seeded.keys(&["list"]).await;
+    assert_eq!(ended.code, 3, "{ended:?}");
+    assert!(ended.err.contains("another process"), "{}", ended.err);
+    store.close();
+}

@@ -1,0 +1,148 @@
+//! Which store: its address, shown without its password.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::read::{Fault, Node, Read, text};
+
+/// Which store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StoreUrl {
+    /// In the memory of this process; gone when it ends.
+    Memory,
+    /// On disk, in this directory, for one process.
+    Embedded(PathBuf),
+    /// On a server that any number of gateways share.
+    Shared(SharedUrl),
+}
+
+/// The address of a server that gateways share. Shown without its password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SharedUrl {
+    server: Server,
+    url: String,
+}
+
+/// What kind of server it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Server {
+    /// Redis or Valkey: alone, behind Sentinel, or a Cluster.
+    Redis,
+    /// PostgreSQL.
+    Postgres,
+    /// MySQL or MariaDB.
+    MySql,
+}
+
+impl SharedUrl {
+    fn parse(server: Server, url: &str) -> Result<Self, Fault> {
+        let example = match server {
+            Server::Redis => "\"redis://127.0.0.1:6379\"",
+            Server::Postgres => "\"postgres://user@127.0.0.1/semel\"",
+            Server::MySql => "\"mysql://user@127.0.0.1/semel\"",
+        };
+        let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+        let host = rest.split(['/', '?']).next().unwrap_or_default();
+        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+        if host.is_empty() {
+            // What is wrong may be a password.
+            return Err(Fault::new("names no host").why("it is a server's address").fix(example));
+        }
+        Ok(Self { server, url: url.to_owned() })
+    }
+
+    /// Whether there is a password in it.
+    #[must_use]
+    pub fn has_password(&self) -> bool {
+        self.to_string() != self.url
+    }
+
+    /// What kind of server.
+    #[must_use]
+    pub fn server(&self) -> Server {
+        self.server
+    }
+
+    /// The address with its password: for the client that connects, and for nothing that is shown.
+    #[must_use]
+    pub fn with_password(&self) -> &str {
+        &self.url
+    }
+}
+
+impl fmt::Display for SharedUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, rest) = self.url.split_once("://").unwrap_or(("", &self.url));
+        let (address, query) = rest.split_once('?').map_or((rest, ""), |(address, query)| (address, query));
+        let (hosts, path) = address.split_once('/').map_or((address, ""), |(hosts, path)| (hosts, path));
+        write!(f, "{scheme}://")?;
+        match hosts.rsplit_once('@') {
+            Some((user, hosts)) => match user.split_once(':') {
+                Some((name, _)) => write!(f, "{name}:***@{hosts}")?,
+                None => write!(f, "{user}@{hosts}")?,
+            },
+            None => f.write_str(hosts)?,
+        }
+        if address.contains('/') {
+            write!(f, "/{path}")?;
+        }
+        let mut between = '?';
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let name = pair.split('=').next().unwrap_or_default();
+            match name.contains("pass") {
+                true => write!(f, "{between}{name}=***")?,
+                false => write!(f, "{between}{pair}")?,
+            }
+            between = '&';
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for SharedUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedUrl({self})")
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory"),
+            Self::Embedded(dir) => write!(f, "embedded:{}", dir.display()),
+            Self::Shared(url) => url.fmt(f),
+        }
+    }
+}
+
+const CHOICES: &str = "\"embedded:DIR\", \"memory\", or the address of a server that gateways share: \"redis://…\", \
+                       \"redis+sentinel://…\", \"redis+cluster://…\", \"postgres://…\", \"mysql://…\"";
+
+/// The directory of the embedded store where none is named.
+pub(super) const DATA_DIR: &str = "semel-data";
+
+impl StoreUrl {
+    pub(super) fn parse(text: &str) -> Result<Self, Fault> {
+        let (scheme, rest) = text.split_once(':').unwrap_or((text, ""));
+        match scheme {
+            "memory" if rest.is_empty() => Ok(Self::Memory),
+            "embedded" if rest.is_empty() => Ok(Self::Embedded(DATA_DIR.into())),
+            "embedded" => Ok(Self::Embedded(rest.strip_prefix("//").unwrap_or(rest).into())),
+            "redis" | "rediss" | "valkey" | "valkeys" | "redis+sentinel" | "rediss+sentinel" | "redis+cluster"
+            | "rediss+cluster" => SharedUrl::parse(Server::Redis, text).map(Self::Shared),
+            "postgres" | "postgresql" => SharedUrl::parse(Server::Postgres, text).map(Self::Shared),
+            "mysql" | "mariadb" => SharedUrl::parse(Server::MySql, text).map(Self::Shared),
+            _ => {
+                // The rest may hold a password.
+                let rest = if rest.is_empty() { "" } else { ":…" };
+                Err(Fault::new(format!("is no store: `{scheme}{rest}`")).fix(CHOICES))
+            }
+        }
+    }
+}
+
+impl Read for StoreUrl {
+    fn read(node: &Node<'_>) -> Result<Self, Fault> {
+        Self::parse(text(node, "a store", CHOICES)?)
+    }
+}

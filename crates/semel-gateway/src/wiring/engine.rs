@@ -1,0 +1,47 @@
+//! The engine on a store, told of, measured and swept.
+
+use std::sync::Arc;
+
+use semel_admin::{Measured, Metrics};
+use semel_core::engine::{Engine, Limits, Times};
+use semel_core::env::Env;
+use semel_core::store::Store;
+
+use super::events::EventLog;
+use super::transport::size;
+use crate::config::Config;
+use crate::stores::Opened;
+
+/// The engine on the opened store. Must be called inside a runtime: expired records are removed by a task of it.
+pub(super) fn engine(config: &Config, opened: &Opened, env: Env, metrics: &Metrics) -> Engine {
+    let admin = Arc::clone(&opened.store);
+    let measured = Measured::new(Arc::clone(&opened.store) as Arc<dyn Store>, metrics.clone(), Arc::clone(&env.clock));
+    let (limits, log) = (&config.limits, EventLog::new(Arc::clone(&env.clock)));
+    let engine = Engine::builder(Arc::new(measured), opened.secret.clone())
+        .env(env)
+        .observe(Arc::new(metrics.clone()))
+        .observe(Arc::new(log))
+        .limits(Limits {
+            waiters_per_key: size(*limits.waiters.key),
+            waiters_per_scope: size(*limits.waiters.scope),
+            waiters: size(*limits.waiters.process),
+            running_per_scope: size(*limits.max_running.scope),
+            running: size(*limits.max_running.process),
+        })
+        .times(Times {
+            store_timeout: *config.store.timeout,
+            commit_wait: *config.store.commit_wait,
+            settle_for: *config.store.settle_for,
+            ..Times::default()
+        })
+        .build();
+    engine.sweep(admin, SWEEP);
+    let of = engine.clone();
+    metrics.watch(move || of.load());
+    let of = engine.clone();
+    metrics.watch_store(move || of.store_state());
+    engine
+}
+
+/// How often expired records are removed.
+const SWEEP: std::time::Duration = std::time::Duration::from_secs(30);
