@@ -6,6 +6,7 @@
 pub mod check;
 pub mod config;
 pub mod demo;
+pub mod doctor;
 pub mod exit;
 pub mod gateway;
 pub mod keys;

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use semel_cli::{check, demo, gateway, keys, prove};
+use semel_cli::{check, demo, doctor, gateway, keys, prove};
 
 /// Fewer instructions per request than the system's, for the gateway's many small outcomes.
 #[global_allocator]
@@ -33,6 +33,8 @@ enum Command {
     Prove(Box<prove::Args>),
     /// Read the gateway's configuration, print it in plain words, find mistakes
     Check(Box<check::Args>),
+    /// Look at the configuration and its live surroundings: store, upstreams, clocks
+    Doctor(Box<doctor::Args>),
     /// Look into a store, and settle by hand what nobody can tell
     Keys(Box<keys::Args>),
 }
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Command::Gateway(args) => gateway::run(&args),
         Command::Prove(args) => prove::run(&args),
         Command::Check(args) => check::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Keys(args) => keys::run(&args),
     };
     ended

@@ -59,6 +59,14 @@ pub enum OpenError {
     NoSecret,
 }
 
+impl OpenError {
+    /// Whether another process has the store, which belongs to one.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        matches!(self, Self::Embedded(semel_embedded::OpenError::InUse { .. }))
+    }
+}
+
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,0 +1,91 @@
+//! `semel doctor`: the configuration and its live surroundings, each finding with its reason and its cure.
+
+mod finding;
+mod questions;
+mod report;
+mod store;
+mod upstream;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use semel_gateway::config::{Config, Severity, lint};
+
+use self::finding::{Checked, Level};
+use crate::config::{Overrides, source_or_default};
+use crate::exit::{Exit, Failure};
+use crate::term::{Look, Out};
+
+const EXAMPLES: &str = "\
+Examples:
+  semel doctor
+  semel doctor /etc/semel.toml --json
+  semel doctor --upstream http://127.0.0.1:3000 --store redis://127.0.0.1/0
+
+It connects to the upstreams without sending anything, and runs one claim,
+completion and replay on the store, under a key of its own that it deletes.
+Exit codes: 0 nothing to object to, 1 something was found, 2 usage.";
+
+/// Looks at the configuration and its surroundings: store, upstreams, clocks.
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The file [default: ./semel.toml if it is there]
+    #[arg(env = "SEMEL_CONFIG")]
+    pub file: Option<PathBuf>,
+
+    /// Write JSON instead of text
+    #[arg(long, env = "SEMEL_DOCTOR_JSON")]
+    pub json: bool,
+
+    /// The flags of the gateway that stand over the file
+    #[command(flatten)]
+    pub overrides: Overrides,
+}
+
+/// Runs the command to its end.
+///
+/// # Errors
+/// A file that cannot be read; stdout that is gone.
+pub fn run(args: &Args) -> Result<Exit, Failure> {
+    let source = source_or_default(args.file.as_ref())?;
+    let mut found = Vec::new();
+    let config = match Config::from_parts(source, &args.overrides.flags()) {
+        Ok(config) => {
+            found.extend(lint(&config).iter().map(Checked::of_file));
+            Some(config)
+        }
+        Err(refused) => {
+            found.extend(refused.problems.iter().map(Checked::of_file));
+            None
+        }
+    };
+    let mut questions = Vec::new();
+    if let Some(config) = &config {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        runtime.block_on(async {
+            upstream::look(config, &mut found).await;
+            store::look(config, &mut found).await;
+        });
+        questions = questions::answer(config);
+    }
+    let text = match args.json {
+        true => report::machine(&found, &questions)?,
+        false => report::words(Look::of_stdout(), &found, &questions),
+    };
+    let mut out = Out::stdout();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    let is_bad = found.iter().any(|checked| checked.level >= Level::Warning);
+    Ok(if is_bad { Exit::Finding } else { Exit::Clean })
+}
+
+impl From<Severity> for Level {
+    fn from(severity: Severity) -> Self {
+        match severity {
+            Severity::Error => Self::Error,
+            Severity::Warning => Self::Warning,
+            Severity::Note => Self::Note,
+        }
+    }
+}
