@@ -119,9 +119,9 @@ TEXT
   wait_for "$nginx_port" "$nginx_pid"
 }
 
-# start_gateway STORE: sets STORE_port and STORE_pid.
+# start_gateway NAME [STORE]: sets NAME_port and NAME_pid. The store is called as the gateway, where none is named.
 start_gateway() {
-  local port pid store=(--store "$1")
+  local port pid store=(--store "${2:-$1}")
   port=$(free_port)
   if [ "$1" = embedded ]; then
     rm -rf "${dir:?}/data"
@@ -144,6 +144,64 @@ stop_gateway() {
   # The number may soon be another process's.
   for pid in "${pids[@]}"; do [ "$pid" = "$1" ] || kept+=("$pid"); done
   pids=("${kept[@]}")
+}
+
+# A Redis that syncs its log each second, as people run it.
+start_redis() {
+  redis_port=$(free_port)
+  mkdir "$dir/redis"
+  redis-server --bind 127.0.0.1 --port "$redis_port" --dir "$dir/redis" --save "" --appendonly yes --appendfsync everysec \
+    --maxmemory-policy noeviction >"$dir/redis.log" 2>&1 &
+  redis_pid=$!
+  pids+=("$redis_pid")
+  wait_for "$redis_port" "$redis_pid"
+  redis_url="redis://127.0.0.1:$redis_port/0"
+}
+
+# Commands that the Redis was asked by clients so far, those inside scripts and this question's own left out.
+redis_commands() {
+  redis-cli -p "$redis_port" info commandstats |
+    awk -F'[:=,]' '/^cmdstat_(evalsha|eval|set|get|getrange|watch|ping)[:|]/ { n += $3 } END { print n + 0 }'
+}
+
+# A PostgreSQL with its own settings of durability. It refuses to run as root.
+start_postgres() {
+  local bin=/usr/lib/postgresql/15/bin run=()
+  [ -d "$bin" ] || bin=$(dirname "$(find /usr/lib/postgresql -name initdb | sort | tail -1)")
+  postgres_port=$(free_port)
+  mkdir "$dir/postgres"
+  if [ "$(id -u)" = 0 ]; then
+    chown postgres "$dir/postgres"
+    chmod 711 "$dir"
+    run=(setpriv --reuid=postgres --regid=postgres --clear-groups)
+  fi
+  "${run[@]}" "$bin/initdb" -D "$dir/postgres/data" -U semel --auth=trust >"$dir/initdb.log" 2>&1 || die "initdb failed"
+  "${run[@]}" "$bin/postgres" -D "$dir/postgres/data" -p "$postgres_port" -h 127.0.0.1 -k "$dir/postgres" \
+    -c max_connections=200 -c shared_buffers=256MB -c max_wal_size=4GB >"$dir/postgres.log" 2>&1 &
+  postgres_pid=$!
+  pids+=("$postgres_pid")
+  wait_for "$postgres_port" "$postgres_pid"
+  postgres_url="postgres://semel@127.0.0.1:$postgres_port/postgres"
+  "${semel:?}" migrate "$postgres_url" >"$dir/migrate-postgres.log" 2>&1 || die "the tables could not be made"
+}
+
+# A MariaDB with its own settings of durability.
+start_mariadb() {
+  local as=()
+  mariadb_port=$(free_port)
+  mkdir "$dir/mariadb"
+  [ "$(id -u)" = 0 ] && as=(--user=root)
+  mariadb-install-db --no-defaults --datadir="$dir/mariadb" --auth-root-authentication-method=normal "${as[@]}" \
+    >"$dir/mariadb-install.log" 2>&1 || die "mariadb-install-db failed"
+  mariadbd --no-defaults --datadir="$dir/mariadb" --socket="$dir/mariadb.sock" --bind-address=127.0.0.1 \
+    --port="$mariadb_port" --innodb-buffer-pool-size=256M --innodb-log-file-size=512M "${as[@]}" >"$dir/mariadb.log" 2>&1 &
+  mariadb_pid=$!
+  pids+=("$mariadb_pid")
+  wait_for "$mariadb_port" "$mariadb_pid"
+  mariadb --no-defaults --socket="$dir/mariadb.sock" -u root -e 'CREATE DATABASE semel; CREATE USER semel@127.0.0.1; GRANT ALL ON semel.* TO semel@127.0.0.1' ||
+    die "MariaDB refused the database"
+  mariadb_url="mysql://semel@127.0.0.1:$mariadb_port/semel"
+  "${semel:?}" migrate "$mariadb_url" >"$dir/migrate-mariadb.log" 2>&1 || die "the tables could not be made"
 }
 
 # cpu_ticks PID: user and system time of a process and its children so far, in ticks of 10 ms.
