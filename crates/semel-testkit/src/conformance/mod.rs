@@ -5,9 +5,11 @@ pub mod cases;
 mod expect;
 mod list;
 mod model;
+mod shifted;
 mod stage;
 
 pub use model::check as check_against_the_model;
+pub use shifted::{Shift, Shifted};
 pub use stage::Stage;
 
 use std::{future::Future, sync::Arc, time::Duration};
@@ -27,7 +29,8 @@ pub trait Bed: Sized + Send + Sync + 'static {
     /// same records.
     fn client(&self) -> impl Future<Output = Arc<dyn StoreAdmin>> + Send;
 
-    /// Moves the store's clock ahead. Where nobody can, the times of all that is stored move back instead.
+    /// Moves the store's clock ahead. Where nobody can, the times of all that is stored move back instead, and
+    /// clients see the store through a [`Shifted`].
     fn advance(&self, by: Duration) -> impl Future<Output = ()> + Send;
 
     /// Puts a record's bytes (see [`Record::encode`](semel_core::record::Record::encode)) in place behind the store's

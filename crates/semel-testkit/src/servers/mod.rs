@@ -3,6 +3,7 @@
 
 mod postgres;
 mod process;
+pub mod redis;
 
 pub use postgres::{PgBouncer, Postgres};
 pub use process::{Process, free_port};

@@ -133,6 +133,22 @@ pub fn free_port() -> u16 {
     listener.local_addr().expect("a listener has an address").port()
 }
 
+/// Looking again and again, for at most a minute. (Not a function of an asynchronous closure: the futures that hold one
+/// cannot be sent between threads yet.)
+pub(super) struct Looking(Instant);
+
+impl Looking {
+    pub(super) fn begin() -> Self {
+        Self(now())
+    }
+
+    /// Pauses for a moment; `false` when the time is over.
+    pub(super) async fn again(&self) -> bool {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        self.0.elapsed() < START
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "a server lives in real time")]
 fn now() -> Instant {
     Instant::now()

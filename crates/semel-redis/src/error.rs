@@ -1,0 +1,68 @@
+//! Why a store could not be opened.
+
+use std::fmt;
+
+use semel_core::{
+    identity::MarkError,
+    store::{Finding, StoreError},
+};
+
+use crate::address::BadUrl;
+
+/// Why [`RedisStore::connect`](crate::RedisStore::connect) refused. Nothing was written, but for the store's mark.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The URL, or an option beside it, cannot be used.
+    Url(BadUrl),
+    /// No server answered as one should. Trying again later makes sense.
+    Unavailable(StoreError),
+    /// The records there were made with another secret.
+    Mark(MarkError),
+    /// The server is set up in a way that breaks the promise; each finding has its cure.
+    Unfit(Vec<Finding>),
+}
+
+impl ConnectError {
+    /// Whether it may work later without anybody changing anything.
+    #[must_use]
+    pub const fn is_temporary(&self) -> bool {
+        matches!(self, Self::Unavailable(_))
+    }
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(error) => error.fmt(f),
+            Self::Unavailable(error) => error.fmt(f),
+            Self::Mark(error) => error.fmt(f),
+            Self::Unfit(findings) => {
+                for (n, finding) in findings.iter().enumerate() {
+                    if n > 0 {
+                        f.write_str("; ")?;
+                    }
+                    finding.fmt(f)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Url(error) => Some(error),
+            Self::Unavailable(error) => Some(error),
+            Self::Mark(error) => Some(error),
+            Self::Unfit(_) => None,
+        }
+    }
+}
+
+impl From<BadUrl> for ConnectError {
+    fn from(error: BadUrl) -> Self {
+        Self::Url(error)
+    }
+}

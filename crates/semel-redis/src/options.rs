@@ -1,0 +1,50 @@
+//! What can be chosen beside the address.
+
+use std::{fmt, time::Duration};
+
+use semel_core::identity::Secret;
+
+/// How a [`RedisStore`](crate::RedisStore) works.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// What every key begins with: 1 to 32 of `[a-z0-9._-]`. Deployments that share a server take one each.
+    pub prefix: String,
+    /// The deployment's secret; without one the store keeps its own, which the first process makes.
+    pub secret: Option<Secret>,
+    /// Whom to log in as (ACL); goes before what the URL names.
+    pub user: Option<String>,
+    /// The password; goes before what the URL names.
+    pub password: Option<String>,
+    /// How long a connection may take until it can be used, and how long a server may say nothing before its
+    /// connection is given up. 1 s.
+    pub connect_timeout: Duration,
+    /// How long an answer may take. The engine's own time-out is shorter as a rule. 1 s.
+    pub response_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            prefix: "semel".to_owned(),
+            secret: None,
+            user: None,
+            password: None,
+            connect_timeout: Duration::from_secs(1),
+            response_timeout: Duration::from_secs(1),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("prefix", &self.prefix)
+            .field("secret", &self.secret)
+            .field("user", &self.user)
+            .field("password", &self.password.as_ref().map(|_| "…"))
+            .field("connect_timeout", &self.connect_timeout)
+            .field("response_timeout", &self.response_timeout)
+            .finish()
+    }
+}

@@ -1,0 +1,92 @@
+//! Reading what scripts return: a number that says what happened, the server's clock, and what belongs to it.
+
+use bytes::Bytes;
+use redis::Value;
+use semel_core::{
+    Fence, StoreTime,
+    record::Record,
+    store::{Did, StoreError, StoreErrorKind},
+};
+
+/// The record could not be read by the script: it is somebody's, and nothing was changed.
+pub(crate) const UNREADABLE: i64 = -1;
+/// A claim that arrived after its time.
+pub(crate) const LATE: i64 = -2;
+/// Refused; nothing was changed.
+pub(crate) const NO: i64 = 0;
+/// Done.
+pub(crate) const YES: i64 = 1;
+/// There is no such record.
+pub(crate) const MISSING: i64 = 2;
+
+/// A script's reply.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) code: i64,
+    pub(crate) now: StoreTime,
+    rest: std::vec::IntoIter<Value>,
+}
+
+impl Told {
+    pub(crate) fn read(value: Value) -> Result<Self, StoreError> {
+        let Value::Array(values) = value else { return Err(odd(&value)) };
+        let mut rest = values.into_iter();
+        match (rest.next(), rest.next()) {
+            (Some(Value::Int(code)), Some(Value::Int(now))) => {
+                Ok(Self { code, now: StoreTime::from_micros(now), rest })
+            }
+            (first, _) => Err(odd(&first.unwrap_or_default())),
+        }
+    }
+
+    pub(crate) fn number(&mut self) -> Result<i64, StoreError> {
+        match self.rest.next() {
+            Some(Value::Int(number)) => Ok(number),
+            other => Err(odd(&other.unwrap_or_default())),
+        }
+    }
+
+    pub(crate) fn fence(&mut self) -> Result<Fence, StoreError> {
+        let number = self.number()?;
+        u64::try_from(number).ok().and_then(Fence::new).ok_or_else(|| odd(&Value::Int(number)))
+    }
+
+    pub(crate) fn bytes(&mut self) -> Result<Option<Bytes>, StoreError> {
+        match self.rest.next() {
+            Some(Value::BulkString(bytes)) => Ok(Some(Bytes::from(bytes))),
+            Some(Value::Nil) => Ok(None),
+            other => Err(odd(&other.unwrap_or_default())),
+        }
+    }
+
+    pub(crate) fn lines(&mut self) -> Result<Vec<String>, StoreError> {
+        let value = self.rest.next().unwrap_or_default();
+        redis::from_redis_value_ref(&value).map_err(|_| odd(&value))
+    }
+
+    pub(crate) fn record(&mut self) -> Result<Option<Record>, StoreError> {
+        Ok(self.bytes()?.map(|bytes| Record::decode(&bytes)))
+    }
+
+    /// The record that a refusal shows.
+    pub(crate) fn the_record(&mut self) -> Result<Record, StoreError> {
+        self.record()?.ok_or_else(|| odd(&Value::Nil))
+    }
+}
+
+/// No script of ours says that: something between us and the server does, and what it did nobody can tell.
+pub(crate) fn odd(value: &Value) -> StoreError {
+    let words = format!("a reply that no script of this store gives: {}", shown(value));
+    StoreError::new(Did::Unknown, StoreErrorKind::Unavailable, words)
+}
+
+/// What kind of value it is; records are nobody's to read in a log.
+fn shown(value: &Value) -> &'static str {
+    match value {
+        Value::Nil => "nothing",
+        Value::Int(_) => "a number",
+        Value::BulkString(_) | Value::SimpleString(_) | Value::Okay => "a string",
+        Value::Array(_) => "a list",
+        _ => "a value of another type",
+    }
+}

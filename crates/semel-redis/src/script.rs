@@ -1,0 +1,158 @@
+//! The scripts: one key each, declared; the server's clock; one command per call.
+
+use std::sync::LazyLock;
+
+use redis::Cmd;
+
+/// A script's source and digest, with and without the line that only servers from 7.0 on know.
+#[derive(Debug)]
+pub(crate) struct Script {
+    plain: Source,
+    /// May write past the server's memory limit: running work has to settle.
+    past_the_limit: Option<Source>,
+}
+
+#[derive(Debug)]
+struct Source {
+    text: String,
+    sha: String,
+}
+
+impl Source {
+    fn new(text: String) -> Self {
+        let sha = redis::Script::new(&text).get_hash().to_owned();
+        Self { text, sha }
+    }
+}
+
+const HEAD: &str = include_str!("script/head.lua");
+
+impl Script {
+    /// Refused at the memory limit where it writes more than is there.
+    fn plain(body: &str) -> Self {
+        Self { plain: Source::new(format!("{HEAD}{body}")), past_the_limit: None }
+    }
+
+    fn reading(text: &str) -> Self {
+        Self { plain: Source::new(text.to_owned()), past_the_limit: None }
+    }
+
+    fn settling(body: &str) -> Self {
+        Self::settling_whole(&format!("{HEAD}{body}"))
+    }
+
+    fn settling_whole(text: &str) -> Self {
+        let past_the_limit = Some(Source::new(format!("#!lua flags=allow-oom\n{text}")));
+        Self { plain: Source::new(text.to_owned()), past_the_limit }
+    }
+
+    fn source(&self, is_modern: bool) -> &Source {
+        self.past_the_limit.as_ref().filter(|_| is_modern).unwrap_or(&self.plain)
+    }
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct Scripts {
+    pub(crate) claim: Script,
+    pub(crate) renew: Script,
+    pub(crate) complete: Script,
+    pub(crate) unknown: Script,
+    pub(crate) release: Script,
+    pub(crate) issue: Script,
+    pub(crate) extend: Script,
+    pub(crate) withdraw: Script,
+    pub(crate) get: Script,
+    pub(crate) watch: Script,
+    pub(crate) resolve: Script,
+    pub(crate) delete: Script,
+    pub(crate) sweep: Script,
+    pub(crate) mark: Script,
+    pub(crate) audit: Script,
+    pub(crate) audited: Script,
+}
+
+/// Made once: their digests are.
+pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
+    claim: Script::plain(include_str!("script/claim.lua")),
+    renew: Script::settling(include_str!("script/renew.lua")),
+    complete: Script::settling(include_str!("script/complete.lua")),
+    unknown: Script::settling(include_str!("script/unknown.lua")),
+    release: Script::settling(include_str!("script/release.lua")),
+    issue: Script::plain(include_str!("script/issue.lua")),
+    extend: Script::settling(include_str!("script/extend.lua")),
+    withdraw: Script::plain(include_str!("script/withdraw.lua")),
+    get: Script::reading(include_str!("script/get.lua")),
+    watch: Script::plain(include_str!("script/watch.lua")),
+    resolve: Script::settling(include_str!("script/resolve.lua")),
+    delete: Script::plain(include_str!("script/delete.lua")),
+    sweep: Script::plain(include_str!("script/sweep.lua")),
+    mark: Script::settling_whole(include_str!("script/mark.lua")),
+    audit: Script::settling_whole(include_str!("script/audit.lua")),
+    audited: Script::reading(include_str!("script/audited.lua")),
+});
+
+/// An argument of a script.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Arg<'a> {
+    Bytes(&'a [u8]),
+    Number(i64),
+}
+
+/// One script on one key: all that is needed to send it, and to send it again.
+#[derive(Clone, Debug)]
+pub(crate) struct Call<'a> {
+    pub(crate) script: &'static Script,
+    pub(crate) key: &'a str,
+    pub(crate) args: Vec<Arg<'a>>,
+}
+
+/// How a script is named.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum By {
+    /// By its digest: short, and the server has it as a rule.
+    Digest,
+    /// In full, for a server that has lost it.
+    Text,
+}
+
+impl Call<'_> {
+    pub(crate) fn command(&self, by: By, is_modern: bool) -> Cmd {
+        let source = self.script.source(is_modern);
+        let mut command = match by {
+            By::Digest => redis::cmd("EVALSHA"),
+            By::Text => redis::cmd("EVAL"),
+        };
+        command.arg(if by == By::Digest { &source.sha } else { &source.text }).arg(1).arg(self.key);
+        for arg in &self.args {
+            match arg {
+                Arg::Bytes(bytes) => command.arg(*bytes),
+                Arg::Number(number) => command.arg(*number),
+            };
+        }
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_settles_may_write_past_the_limit() {
+        let text = |script: &Script, is_modern| script.source(is_modern).text.clone();
+        assert!(text(&SCRIPTS.complete, true).starts_with("#!lua flags=allow-oom\n"));
+        assert!(!text(&SCRIPTS.complete, false).contains("#!lua"));
+        assert!(!text(&SCRIPTS.claim, true).contains("#!lua"));
+    }
+
+    #[test]
+    fn a_script_names_its_one_key() {
+        let call = Call { script: &SCRIPTS.renew, key: "semel:k", args: vec![Arg::Bytes(b"o"), Arg::Number(-7)] };
+        let packed = call.command(By::Digest, true).get_packed_command();
+        let sha = &SCRIPTS.renew.source(true).sha;
+        let expected =
+            format!("*6\r\n$7\r\nEVALSHA\r\n$40\r\n{sha}\r\n$1\r\n1\r\n$7\r\nsemel:k\r\n$1\r\no\r\n$2\r\n-7\r\n");
+        assert_eq!(String::from_utf8(packed).unwrap(), expected);
+    }
+}

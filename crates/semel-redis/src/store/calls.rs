@@ -1,0 +1,258 @@
+//! What executes.
+
+use std::time::Duration;
+
+use redis::Value;
+use semel_core::{
+    Fence, StoreTime,
+    identity::Identity,
+    record::{Flags, StateCode},
+    store::{
+        Ask, Claim, Claimed, Extended, Health, Issued, NewToken, Releasing, Renewal, Renewed, Reply, Seen, Settled,
+        Settlement, Store, StoreError, StoreFacts, StoreFuture,
+    },
+};
+
+use super::{RedisStore, flag, micros, read_mark};
+use crate::{
+    reply::{LATE, MISSING, NO, Told, UNREADABLE, YES, odd},
+    script::{Arg, Call, SCRIPTS},
+};
+
+/// A fence as a script's number: below 2⁵³, as every fence is.
+pub(super) fn number(fence: Fence) -> Arg<'static> {
+    Arg::Number(i64::try_from(fence.get()).unwrap_or(i64::MAX))
+}
+
+/// A code that the script does not return.
+pub(super) fn unexpected(code: i64) -> StoreError {
+    odd(&Value::Int(code))
+}
+
+impl RedisStore {
+    async fn claim_it(&self, ask: &Ask) -> Result<Claimed, StoreError> {
+        let (owner, parameters) = (ask.owner(), ask.fingerprint.version().parameters.to_be_bytes());
+        let args = vec![
+            Arg::Bytes(owner.as_bytes()),
+            Arg::Number(i64::from(ask.fingerprint.version().algorithm)),
+            Arg::Bytes(ask.fingerprint.digest()),
+            Arg::Bytes(&parameters),
+            micros(ask.lease),
+            micros(ask.hold.saturating_add(ask.keep)),
+            flag(ask.needs_token),
+            Arg::Number(i64::from(Flags::when(ask.takeover, Flags::TAKEOVER).byte())),
+            Arg::Number(ask.not_after.as_micros()),
+            micros(ask.grace),
+            Arg::Bytes(&ask.rest),
+        ];
+        let mut told = self.run(&SCRIPTS.claim, &ask.identity, args).await?;
+        let now = told.now;
+        match told.code {
+            YES => {
+                let (fence, attempt, unresolved) = (told.fence()?, told.number()?, told.number()? == 1);
+                let attempt = u32::try_from(attempt).map_err(|_| unexpected(attempt))?;
+                Ok(Claimed::Granted { claim: ask.grant(fence, attempt), left: ask.lease, now, unresolved })
+            }
+            LATE => Ok(Claimed::Late { now }),
+            // The script gives way to a record that it cannot read before it looks at the time.
+            UNREADABLE if now > ask.not_after => Ok(Claimed::Late { now }),
+            NO | UNREADABLE => Ok(Claimed::Found { record: told.record()?, now }),
+            code => Err(unexpected(code)),
+        }
+    }
+
+    async fn renew_them(&self, batch: &[Renewal<'_>]) -> Result<Vec<Renewed>, StoreError> {
+        self.marks.allow()?;
+        let owners: Vec<_> = batch.iter().map(|renewal| renewal.claim.owner()).collect();
+        let keys: Vec<_> = batch.iter().map(|renewal| self.names.key(renewal.claim.identity())).collect();
+        let call = |((renewal, owner), key)| {
+            let (renewal, owner, key): (&Renewal<'_>, &semel_core::Owner, &String) = (renewal, owner, key);
+            let args = vec![
+                Arg::Bytes(owner.as_bytes()),
+                number(renewal.claim.fence()),
+                micros(renewal.lease),
+                micros(renewal.keep),
+            ];
+            Call { script: &SCRIPTS.renew, key: key.as_str(), args }
+        };
+        let calls: Vec<_> = batch.iter().zip(&owners).zip(&keys).map(call).collect();
+        let answers = self.topology.run_all(&calls).await;
+        answers.into_iter().map(|answer| renewed(Told::read(answer?)?)).collect()
+    }
+
+    async fn settle_it(&self, claim: &Claim, to: &Settlement) -> Result<Settled, StoreError> {
+        let owner = claim.owner();
+        let (script, fingerprint, kept, ttl, rest) = match to {
+            Settlement::Done { fingerprint, rest, body_kept, ttl } => {
+                (&SCRIPTS.complete, fingerprint, Some(*body_kept), *ttl, rest)
+            }
+            Settlement::Unknown { fingerprint, rest, ttl } => (&SCRIPTS.unknown, fingerprint, None, *ttl, rest),
+            other => return Err(unsupported(other)),
+        };
+        let mut args = vec![
+            Arg::Bytes(owner.as_bytes()),
+            number(claim.fence()),
+            Arg::Number(i64::from(fingerprint.version().algorithm)),
+            Arg::Bytes(fingerprint.digest()),
+        ];
+        if let Some(kept) = kept {
+            args.push(Arg::Number(i64::from(Flags::when(kept, Flags::BODY_KEPT).byte())));
+        }
+        args.extend([Arg::Number(i64::from(claim.attempt())), micros(ttl), Arg::Bytes(rest)]);
+        settled(self.run(script, claim.identity(), args).await?)
+    }
+
+    async fn release_it(&self, what: &Releasing<'_>) -> Result<Settled, StoreError> {
+        let (identity, owner, fence, counts, to, keep, rest) = match what {
+            Releasing::Held { claim, counts, park, keep, rest } => {
+                let to = if *park { StateCode::Parked } else { StateCode::Free };
+                (claim.identity(), claim.owner(), number(claim.fence()), *counts, to, *keep, rest)
+            }
+            Releasing::Fate { identity, owner, keep, rest } => {
+                (*identity, *owner, Arg::Bytes(b""), false, StateCode::Free, *keep, rest)
+            }
+            other => return Err(unsupported(other)),
+        };
+        let args = vec![
+            Arg::Bytes(owner.as_bytes()),
+            fence,
+            flag(counts),
+            Arg::Number(to as i64),
+            micros(keep),
+            Arg::Bytes(rest),
+        ];
+        settled(self.run(&SCRIPTS.release, identity, args).await?)
+    }
+
+    async fn issue_it(&self, token: &NewToken) -> Result<Issued, StoreError> {
+        let args = vec![micros(token.ttl), micros(token.max_life), Arg::Bytes(&token.rest)];
+        let mut told = self.run(&SCRIPTS.issue, &token.identity, args).await?;
+        match told.code {
+            YES => {
+                let expires_at = StoreTime::from_micros(told.number()?);
+                if told.number()? == 1 {
+                    self.untold.lock().push(token.identity);
+                }
+                Ok(Issued::Issued { expires_at })
+            }
+            NO | UNREADABLE => Ok(Issued::Exists),
+            code => Err(unexpected(code)),
+        }
+    }
+
+    async fn extend_it(&self, id: &Identity, ttl: Duration) -> Result<Extended, StoreError> {
+        let mut told = self.run(&SCRIPTS.extend, id, vec![micros(ttl)]).await?;
+        match told.code {
+            YES => Ok(Extended::Until(StoreTime::from_micros(told.number()?))),
+            NO | UNREADABLE => Ok(Extended::Found(told.record()?)),
+            code => Err(unexpected(code)),
+        }
+    }
+
+    async fn see(&self, id: &Identity) -> Result<Seen, StoreError> {
+        let mut told = self.run(&SCRIPTS.get, id, vec![]).await.map_err(StoreError::of_nothing)?;
+        let now = told.now;
+        Ok(Seen { record: told.record()?.filter(|record| record.is_here(now)), now })
+    }
+
+    async fn wait_for(&self, id: &Identity, seen: Fence) {
+        self.wakes.listen(&self.dialer, &self.topology, &self.names.channel());
+        let place = self.wakes.join(id);
+        let mut told = std::pin::pin!(place.notify.notified());
+        // Before the flag is set: who sees the flag may settle at once.
+        told.as_mut().enable();
+        let watched = self.run(&SCRIPTS.watch, id, vec![number(seen)]).await;
+        match watched.map(|told| told.code) {
+            // It has changed already.
+            Ok(NO) => {}
+            // Without the flag nobody tells; the engine looks by itself.
+            Err(_) => std::future::pending().await,
+            Ok(_) => told.await,
+        }
+    }
+
+    async fn check_health(&self) -> Result<Health, StoreError> {
+        let told = read_mark(&self.topology, &self.marks, &self.names).await.map_err(StoreError::of_nothing)?;
+        let mut trouble = Vec::new();
+        for master in self.topology.masters().await.map_err(StoreError::of_nothing)? {
+            if let Err(error) = master.ask(&redis::cmd("PING")).await {
+                trouble.push(format!("{:?}: {}", master.target(), StoreError::from(error)));
+            }
+        }
+        let writable = trouble.is_empty();
+        let (trouble, birth) = (trouble.join("; "), self.marks.birth());
+        Ok(Health { now: told.now, writable, records: None, bytes: None, trouble, birth })
+    }
+}
+
+fn renewed(mut told: Told) -> Result<Renewed, StoreError> {
+    match told.code {
+        YES => Ok(Renewed::Left(Duration::from_micros(u64::try_from(told.number()?).unwrap_or(0)))),
+        MISSING => Ok(Renewed::Missing),
+        NO | UNREADABLE => Ok(Renewed::Lost(told.the_record()?)),
+        code => Err(unexpected(code)),
+    }
+}
+
+fn settled(mut told: Told) -> Result<Settled, StoreError> {
+    match told.code {
+        YES => Ok(Settled::Ok { restored: told.number()? == 1 }),
+        NO | UNREADABLE => Ok(Settled::Lost(told.the_record()?)),
+        code => Err(unexpected(code)),
+    }
+}
+
+/// A question of a later version of the contract: nothing was sent.
+pub(super) fn unsupported(what: &impl std::fmt::Debug) -> StoreError {
+    use semel_core::store::{Did, StoreErrorKind};
+    StoreError::new(Did::Nothing, StoreErrorKind::Unavailable, format!("this store does not know {what:?}"))
+}
+
+impl Store for RedisStore {
+    fn claim<'a>(&'a self, ask: &'a Ask) -> Reply<'a, Claimed> {
+        StoreFuture::new(self.claim_it(ask))
+    }
+
+    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Renewed>> {
+        StoreFuture::new(self.renew_them(batch))
+    }
+
+    fn settle<'a>(&'a self, claim: &'a Claim, to: &'a Settlement) -> Reply<'a, Settled> {
+        StoreFuture::new(self.settle_it(claim, to))
+    }
+
+    fn release<'a>(&'a self, what: &'a Releasing<'a>) -> Reply<'a, Settled> {
+        StoreFuture::new(self.release_it(what))
+    }
+
+    fn issue<'a>(&'a self, token: &'a NewToken) -> Reply<'a, Issued> {
+        StoreFuture::new(self.issue_it(token))
+    }
+
+    fn extend<'a>(&'a self, id: &'a Identity, ttl: Duration) -> Reply<'a, Extended> {
+        StoreFuture::new(self.extend_it(id, ttl))
+    }
+
+    fn withdraw<'a>(&'a self, id: &'a Identity) -> Reply<'a, bool> {
+        StoreFuture::new(async move { Ok(self.run(&SCRIPTS.withdraw, id, vec![]).await?.code == YES) })
+    }
+
+    fn get<'a>(&'a self, id: &'a Identity) -> Reply<'a, Seen> {
+        StoreFuture::new(self.see(id))
+    }
+
+    fn wait<'a>(&'a self, id: &'a Identity, seen: Option<Fence>) -> StoreFuture<'a, ()> {
+        match seen {
+            Some(seen) => StoreFuture::new(self.wait_for(id, seen)),
+            None => StoreFuture::never(),
+        }
+    }
+
+    fn health(&self) -> Reply<'_, Health> {
+        StoreFuture::new(self.check_health())
+    }
+
+    fn facts(&self) -> StoreFacts {
+        self.what_it_is()
+    }
+}

@@ -1,0 +1,103 @@
+//! One server, or a Cluster of them: who gets a call.
+
+mod cluster;
+mod slots;
+
+use std::sync::Arc;
+
+use redis::Value;
+use semel_core::store::StoreError;
+
+pub(crate) use self::cluster::Cluster;
+use crate::{
+    address::{Address, Layout},
+    link::{Dialer, Link, Target, Trouble},
+    script::Call,
+    verdict,
+};
+
+/// Where the records are.
+#[derive(Debug)]
+pub(crate) enum Topology {
+    /// On one server: the only one, or the one that is primary now.
+    One(Arc<Link>),
+    /// Spread over masters by slots.
+    Cluster(Cluster),
+}
+
+impl Topology {
+    pub(crate) fn new(address: &Address, dialer: Arc<Dialer>) -> Self {
+        let sentinels = address.hosts.clone();
+        match &address.layout {
+            Layout::Cluster => Self::Cluster(Cluster::new(dialer, sentinels)),
+            Layout::Sentinel { primary, login } => {
+                let target = Target::Named { sentinels, name: primary.clone(), login: login.clone() };
+                Self::One(Link::new(dialer, target))
+            }
+            Layout::Alone => Self::One(Link::new(dialer, Target::Primary(address.hosts[0].clone()))),
+        }
+    }
+
+    /// Runs a script where its key is.
+    pub(crate) async fn run(&self, call: &Call<'_>) -> Result<Value, StoreError> {
+        match self {
+            Self::One(link) => {
+                let result = link.run(call, false).await;
+                leave_the_demoted(link, &result);
+                result.map_err(StoreError::from)
+            }
+            Self::Cluster(cluster) => cluster.run(call).await,
+        }
+    }
+
+    /// Runs many, each where its key is: one way to each server. The answers are in the calls' order.
+    pub(crate) async fn run_all(&self, calls: &[Call<'_>]) -> Vec<Result<Value, StoreError>> {
+        match self {
+            Self::One(link) => {
+                let calls: Vec<_> = calls.iter().collect();
+                run_on_one(link, &calls).await.into_iter().map(|r| r.map_err(StoreError::from)).collect()
+            }
+            Self::Cluster(cluster) => cluster.run_all(calls).await,
+        }
+    }
+
+    /// The servers that hold records now.
+    pub(crate) async fn masters(&self) -> Result<Vec<Arc<Link>>, StoreError> {
+        match self {
+            Self::One(link) => Ok(vec![Arc::clone(link)]),
+            Self::Cluster(cluster) => cluster.masters().await,
+        }
+    }
+}
+
+/// Many scripts on one server, each with an answer; a connection that broke is everybody's.
+async fn run_on_one(link: &Arc<Link>, calls: &[&Call<'_>]) -> Vec<Result<Value, Trouble>> {
+    match link.run_all(calls).await {
+        Ok(answers) => {
+            for answer in &answers {
+                leave_the_demoted(link, answer);
+            }
+            answers
+        }
+        Err(trouble) => {
+            let again = |_| Err(copy(&trouble));
+            calls.iter().map(again).collect()
+        }
+    }
+}
+
+fn copy(trouble: &Trouble) -> Trouble {
+    match trouble {
+        Trouble::Unsent(error) => Trouble::Unsent(StoreError::new(error.did, error.kind, error.to_string())),
+        Trouble::Sent(error) => Trouble::Sent(error.clone()),
+    }
+}
+
+/// A server that became a replica will not be primary soon: the next call asks who is.
+fn leave_the_demoted(link: &Link, result: &Result<Value, Trouble>) {
+    if let Err(Trouble::Sent(error)) = result
+        && verdict::is_demoted(error)
+    {
+        link.hang_up();
+    }
+}

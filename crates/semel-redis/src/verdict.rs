@@ -1,0 +1,125 @@
+//! The one table of what an error means: whether the call can have changed anything, and what kind of trouble it is.
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+use semel_core::store::{Did, StoreError, StoreErrorKind};
+
+/// Answers by which a server says that it did not carry out the command. Every script writes its record with one
+/// command, and what comes after cannot fail: an error is never raised after the change.
+const NOT_DONE: [&str; 18] = [
+    "ASK",
+    "BUSY",
+    "CLUSTERDOWN",
+    "CROSSSLOT",
+    "DENIED",
+    "LOADING",
+    "MASTERDOWN",
+    "MISCONF",
+    "MOVED",
+    "NOAUTH",
+    "NOPERM",
+    "NOREPLICAS",
+    "NOSCRIPT",
+    "OOM",
+    "READONLY",
+    "TRYAGAIN",
+    "WRONGPASS",
+    "WRONGTYPE",
+];
+
+/// What an error means to the call that was sent.
+pub(crate) fn of(error: RedisError) -> StoreError {
+    match code(&error) {
+        Some("OOM") => StoreError::new(Did::Nothing, StoreErrorKind::Full, error),
+        Some(_) => StoreError::new(Did::Nothing, StoreErrorKind::Unavailable, error),
+        None => StoreError::new(Did::Unknown, StoreErrorKind::Unavailable, error),
+    }
+}
+
+/// What an error means where nothing was sent yet.
+pub(crate) fn before(error: RedisError) -> StoreError {
+    StoreError::new(Did::Nothing, StoreErrorKind::Unavailable, error)
+}
+
+/// The code of an answer that says that nothing was done; `None` for everything else: a broken connection, a time-out,
+/// an error by something between us and the server.
+pub(crate) fn code(error: &RedisError) -> Option<&'static str> {
+    let is_servers = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
+    let known = |code: &str| NOT_DONE.into_iter().find(|known| *known == code);
+    if !is_servers {
+        // The log-in of a connection that was not there yet.
+        return if error.kind() == ErrorKind::AuthenticationFailed { Some("NOAUTH") } else { None };
+    }
+    let code = error.code().and_then(known);
+    // Before 7.0 the reason stands in the text: `ERR Error running script (…): @user_script: 12: -OOM command not …`.
+    code.or_else(|| {
+        let text = error.detail().filter(|_| error.kind() == ErrorKind::Server(ServerErrorKind::ResponseError))?;
+        let within = text.split(": -").last().filter(|rest| rest.len() < text.len())?;
+        known(within.split(' ').next()?)
+    })
+}
+
+/// Whether the server is one that takes no writes: another one does by now, or will.
+pub(crate) fn is_demoted(error: &RedisError) -> bool {
+    matches!(code(error), Some("READONLY" | "MASTERDOWN"))
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+
+    use super::*;
+
+    fn said(line: &str) -> RedisError {
+        match redis::parse_redis_value(format!("-{line}\r\n").as_bytes()) {
+            Ok(Value::ServerError(error)) => error.into(),
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_the_server_refused_was_not_done() {
+        for line in [
+            "READONLY You can't write against a read only replica.",
+            "LOADING Redis is loading the dataset in memory",
+            "TRYAGAIN Multiple keys request during rehashing of slot",
+            "CLUSTERDOWN The cluster is down",
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+            "MOVED 3999 127.0.0.1:6381",
+            "ASK 3999 127.0.0.1:6381",
+            "NOAUTH Authentication required.",
+            "WRONGPASS invalid username-password pair or user is disabled.",
+            "NOPERM this user has no permissions to run the 'evalsha' command",
+            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+            "NOSCRIPT No matching script. Please use EVAL.",
+            "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+            "NOREPLICAS Not enough good replicas to write.",
+            "WRONGTYPE Operation against a key holding the wrong kind of value",
+            "CROSSSLOT Keys in request don't hash to the same slot",
+            "DENIED Redis is running in protected mode",
+            "ERR Error running script (call to f_6b): @user_script:17: @user_script: 17: -READONLY You can't write",
+        ] {
+            let error = of(said(line));
+            assert_eq!((error.did, error.kind), (Did::Nothing, StoreErrorKind::Unavailable), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_full_server_says_so() {
+        for line in [
+            "OOM command not allowed when used memory > 'maxmemory'.",
+            "ERR Error running script (call to f_6b): @user_script:17: @user_script: 17: -OOM command not allowed",
+        ] {
+            assert!(of(said(line)).is_full(), "{line}");
+        }
+    }
+
+    #[test]
+    fn everything_else_is_unknown() {
+        let broken = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
+        for error in [broken.into(), late.into(), said("ERR upstream failure"), said("SOMETHING else")] {
+            let error = of(error);
+            assert_eq!((error.did, error.kind), (Did::Unknown, StoreErrorKind::Unavailable), "{error}");
+        }
+    }
+}

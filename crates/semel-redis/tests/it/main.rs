@@ -1,0 +1,6 @@
+//! The store on real servers.
+
+mod alone;
+mod beds;
+mod cluster;
+mod sentinel;

@@ -1,0 +1,11 @@
+//! Private Redis servers: one alone, a set under Sentinel, a Cluster.
+
+mod cluster;
+mod resp;
+mod sentinels;
+mod server;
+
+pub use cluster::Cluster;
+pub use resp::{Said, ask};
+pub use sentinels::{PRIMARY_NAME, Sentinels};
+pub use server::{Redis, Setup};

@@ -1,0 +1,312 @@
+//! One Redis process.
+
+use std::{fmt::Write, fs, path::Path, process::Command};
+
+use tempfile::TempDir;
+
+use super::{
+    super::{Process, free_port, process::Looking},
+    resp::{Said, ask},
+};
+
+/// How often another port is tried where somebody took the first one meanwhile.
+const TRIES: usize = 10;
+
+/// How a server is set up. Without more it keeps nothing on disk, takes all the memory it needs, and evicts nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    lines: String,
+    tls: bool,
+    cluster: bool,
+    sentinel: bool,
+}
+
+impl Setup {
+    /// The plain one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// One line of the configuration file.
+    #[must_use]
+    pub fn set(mut self, name: &str, value: &str) -> Self {
+        // Writing to a string cannot fail.
+        let _ok = writeln!(self.lines, "{name} {value}");
+        self
+    }
+
+    /// Writes what it acknowledges to the append-only file, synced every second: it survives the end of the process.
+    #[must_use]
+    pub fn keeps(self) -> Self {
+        self.set("appendonly", "yes").set("appendfsync", "everysec")
+    }
+
+    /// Takes no more memory than this.
+    #[must_use]
+    pub fn maxmemory(self, bytes: u64) -> Self {
+        self.set("maxmemory", &bytes.to_string())
+    }
+
+    /// Also listens on a port for TLS, with these files in PEM.
+    #[must_use]
+    pub fn tls(mut self, certificate: &Path, key: &Path, authority: &Path) -> Self {
+        self.tls = true;
+        let path = |path: &Path| path.display().to_string();
+        self.set("tls-cert-file", &path(certificate))
+            .set("tls-key-file", &path(key))
+            .set("tls-ca-cert-file", &path(authority))
+            .set("tls-auth-clients", "no")
+    }
+
+    pub(super) fn cluster(mut self) -> Self {
+        self.cluster = true;
+        self.set("cluster-enabled", "yes").set("cluster-config-file", "nodes.conf")
+    }
+
+    pub(super) fn sentinel() -> Self {
+        Self { sentinel: true, ..Self::default() }
+    }
+
+    /// Several lines as they are.
+    pub(super) fn raw(mut self, lines: &str) -> Self {
+        self.lines += lines;
+        self
+    }
+
+    pub(super) fn ports(&self) -> Ports {
+        let main = free_port();
+        Ports {
+            main,
+            tls: if self.tls { Some(free_port()) } else { None },
+            bus: if self.cluster { Some(free_port()) } else { None },
+        }
+    }
+
+    fn file(&self, ports: &Ports) -> String {
+        let mut file = format!("port {}\nbind 127.0.0.1\ndaemonize no\nlogfile \"\"\n", ports.main);
+        if !self.sentinel {
+            file += "save \"\"\ndatabases 4096\nenable-debug-command yes\nrepl-diskless-sync no\n";
+        }
+        if let Some(tls) = ports.tls {
+            // Writing to a string cannot fail.
+            let _ok = writeln!(file, "tls-port {tls}");
+        }
+        if let Some(bus) = ports.bus {
+            let _ok = writeln!(file, "cluster-port {bus}");
+        }
+        file + &self.lines
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ports {
+    pub(super) main: u16,
+    pub(super) tls: Option<u16>,
+    pub(super) bus: Option<u16>,
+}
+
+/// One Redis server, private to a test. It is killed with the value.
+#[derive(Debug)]
+pub struct Redis {
+    process: Process,
+    dir: TempDir,
+    ports: Ports,
+    is_sentinel: bool,
+}
+
+impl Redis {
+    /// Starts a server and waits until it answers.
+    ///
+    /// # Panics
+    /// When it does not start; with what it said.
+    pub async fn start(setup: &Setup) -> Self {
+        for _ in 0..TRIES {
+            let ports = setup.ports();
+            if let Some(server) = Self::on(ports, setup, |_| {}).await {
+                return server;
+            }
+        }
+        panic!("of {TRIES} ports that were free, all were taken before redis-server listened");
+    }
+
+    /// On these ports; `None` where one is taken. `prepare` may put files into its folder first.
+    pub(super) async fn on(ports: Ports, setup: &Setup, prepare: impl FnOnce(&Path)) -> Option<Self> {
+        let dir = tempfile::Builder::new().prefix("semel-redis-").tempdir().expect("a temporary folder can be made");
+        fs::write(dir.path().join("redis.conf"), setup.file(&ports)).expect("its configuration can be written");
+        prepare(dir.path());
+        let process = run(dir.path(), setup.sentinel);
+        let mut server = Self { process, dir, ports, is_sentinel: setup.sentinel };
+        match server.answers().await {
+            Ok(()) => Some(server),
+            Err(said) if said.contains("Address already in use") => None,
+            Err(said) => panic!("redis-server does not start:\n{said}"),
+        }
+    }
+
+    /// Waits until it answers; or what it said, where it ended.
+    async fn answers(&mut self) -> Result<(), String> {
+        let looking = Looking::begin();
+        // A server that loads its file answers with an error until it is done.
+        while !matches!(ask(self.ports.main, &[b"PING"]).await, Ok(Said::Text(_))) {
+            if !self.process.runs() || !looking.again().await {
+                return Err(self.process.said());
+            }
+        }
+        // Somebody else's server may have the port, and answer.
+        if self.process.runs() { Ok(()) } else { Err(self.process.said()) }
+    }
+
+    /// The port it listens on, of the loopback.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.ports.main
+    }
+
+    /// The port for TLS.
+    ///
+    /// # Panics
+    /// Where it was not [set up](Setup::tls).
+    #[must_use]
+    pub fn tls_port(&self) -> u16 {
+        self.ports.tls.expect("TLS was set up")
+    }
+
+    /// `127.0.0.1:port`.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.ports.main)
+    }
+
+    /// `redis://127.0.0.1:port`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.address())
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Sends one command, on a connection of its own.
+    ///
+    /// # Panics
+    /// When the server does not answer; an error is an answer.
+    pub async fn ask(&self, command: &[&str]) -> Said {
+        let command: Vec<_> = command.iter().map(|part| part.as_bytes()).collect();
+        self.ask_bytes(&command).await
+    }
+
+    /// The same with parts that need not be text.
+    ///
+    /// # Panics
+    /// When the server does not answer; an error is an answer.
+    pub async fn ask_bytes(&self, command: &[&[u8]]) -> Said {
+        match ask(self.ports.main, command).await {
+            Ok(said) => said,
+            Err(error) => panic!("the server does not answer ({error}):\n{}", self.process.said()),
+        }
+    }
+
+    /// Sends one command that has to work.
+    ///
+    /// # Panics
+    /// When the server answers with an error, or not at all.
+    pub async fn tell(&self, command: &[&str]) -> Said {
+        match self.ask(command).await {
+            Said::Error(error) => panic!("{command:?}: {error}"),
+            said => said,
+        }
+    }
+
+    /// A field of INFO; empty where there is none.
+    ///
+    /// # Panics
+    /// When the server does not answer.
+    pub async fn info(&self, section: &str, field: &str) -> String {
+        self.tell(&["INFO", section]).await.field(field).unwrap_or_default()
+    }
+
+    /// How many replicas have confirmed all that was written until now.
+    ///
+    /// # Panics
+    /// When the server does not answer.
+    pub async fn replicas_at_hand(&self) -> usize {
+        let said = self.tell(&["INFO", "replication"]).await.text();
+        let number = |line: &str, name: &str| -> Option<u64> {
+            line.split([',', ':']).find_map(|part| part.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
+        };
+        let written =
+            said.lines().find_map(|line| line.strip_prefix("master_repl_offset:")?.trim().parse::<u64>().ok());
+        let replicas = said.lines().filter(|line| line.starts_with("slave") && line.contains("state=online"));
+        replicas.filter(|line| number(line, "offset") >= written && written.is_some()).count()
+    }
+
+    /// How often a command was carried out, scripts' own commands included.
+    ///
+    /// # Panics
+    /// When the server does not answer.
+    pub async fn calls(&self, command: &str) -> u64 {
+        let line = self.info("commandstats", &format!("cmdstat_{command}")).await;
+        line.strip_prefix("calls=").and_then(|rest| rest.split(',').next()).and_then(|n| n.parse().ok()).unwrap_or(0)
+    }
+
+    /// Ends it without a word, as a crash does.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Stops it in its tracks: connections stay open and nothing answers.
+    pub fn pause(&self) {
+        self.process.pause();
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.process.resume();
+    }
+
+    /// Starts it again on the same port, after a kill or after its own end, with what it kept on disk.
+    ///
+    /// # Panics
+    /// When it does not come back.
+    pub async fn start_again(&mut self) {
+        if self.process.runs() {
+            self.process.stop();
+        }
+        self.process = run(self.dir.path(), self.is_sentinel);
+        if let Err(said) = self.answers().await {
+            panic!("redis-server does not start again:\n{said}");
+        }
+    }
+
+    /// The same without what it kept.
+    ///
+    /// # Panics
+    /// When it does not come back, or its folder cannot be emptied.
+    pub async fn start_empty(&mut self) {
+        if self.process.runs() {
+            self.process.kill();
+        }
+        for entry in fs::read_dir(self.dir.path()).expect("its folder can be read").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                fs::remove_dir_all(&path).expect("its files can be removed");
+            } else if path.extension().is_none_or(|e| e != "conf" && e != "log") {
+                fs::remove_file(&path).expect("its files can be removed");
+            }
+        }
+        self.start_again().await;
+    }
+}
+
+fn run(dir: &Path, sentinel: bool) -> Process {
+    let mut command = Command::new("redis-server");
+    command.arg(dir.join("redis.conf")).current_dir(dir);
+    if sentinel {
+        command.arg("--sentinel");
+    }
+    Process::start("redis-server", &mut command, &dir.join("server.log"))
+}
