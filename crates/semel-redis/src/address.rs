@@ -108,7 +108,10 @@ impl Address {
         let (transport, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
         let tls = match transport {
             "redis" | "valkey" => false,
-            "rediss" | "valkeys" => true,
+            "rediss" | "valkeys" if cfg!(feature = "tls") => true,
+            "rediss" | "valkeys" => {
+                return Err(BadUrl::new("this build speaks no TLS: it was made without the feature `tls`"));
+            }
             _ => return Err(unknown_scheme(scheme)),
         };
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -202,8 +205,7 @@ mod tests {
         let address = Address::parse("redis://127.0.0.1:7000/3").unwrap();
         assert_eq!(address.hosts, [Host::new("127.0.0.1", 7000)]);
         assert_eq!((address.layout, address.db, address.tls), (Layout::Alone, 3, false));
-        assert_eq!(Address::parse("rediss://db.example").unwrap().hosts, [Host::new("db.example", 6379)]);
-        assert!(Address::parse("valkeys://db.example").unwrap().tls);
+        assert_eq!(Address::parse("valkey://db.example").unwrap().hosts, [Host::new("db.example", 6379)]);
         assert_eq!(Address::parse("redis://[::1]:7").unwrap().hosts, [Host::new("::1", 7)]);
     }
 
@@ -220,9 +222,16 @@ mod tests {
 
     #[test]
     fn a_cluster() {
-        let address = Address::parse("rediss+cluster://:pw@a:1,b:2,c").unwrap();
-        assert_eq!((address.layout, address.hosts.len(), address.tls), (Layout::Cluster, 3, true));
+        let address = Address::parse("redis+cluster://:pw@a:1,b:2,c").unwrap();
+        assert_eq!((address.layout, address.hosts.len(), address.tls), (Layout::Cluster, 3, false));
         assert_eq!(address.login.password.as_deref(), Some("pw"));
+    }
+
+    #[test]
+    fn tls_is_there_or_refused() {
+        for url in ["rediss://a", "valkeys://a", "rediss+sentinel://a/b", "rediss+cluster://a"] {
+            assert_eq!(Address::parse(url).is_ok_and(|address| address.tls), cfg!(feature = "tls"), "{url}");
+        }
     }
 
     #[test]

@@ -18,4 +18,6 @@ mod wake;
 pub use address::BadUrl;
 pub use error::ConnectError;
 pub use options::Options;
+#[cfg(feature = "tls")]
+pub use options::Tls;
 pub use store::RedisStore;

@@ -145,6 +145,11 @@ impl Link {
         }
     }
 
+    /// Makes a connection where there is none.
+    pub(crate) async fn reach(self: &Arc<Self>) -> Result<(), StoreError> {
+        self.wire().await.map(|_| ())
+    }
+
     /// Starts to make a connection.
     fn dial(self: &Arc<Self>) -> Result<watch::Receiver<Option<Result<Wire, Why>>>, StoreError> {
         let (tell, told) = watch::channel(None);

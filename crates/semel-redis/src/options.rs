@@ -16,6 +16,9 @@ pub struct Options {
     pub user: Option<String>,
     /// The password; goes before what the URL names.
     pub password: Option<String>,
+    /// Certificates for `rediss://`; without any, those that the system trusts.
+    #[cfg(feature = "tls")]
+    pub tls: Tls,
     /// How long a connection may take until it can be used, and how long a server may say nothing before its
     /// connection is given up. 1 s.
     pub connect_timeout: Duration,
@@ -30,6 +33,8 @@ impl Default for Options {
             secret: None,
             user: None,
             password: None,
+            #[cfg(feature = "tls")]
+            tls: Tls::default(),
             connect_timeout: Duration::from_secs(1),
             response_timeout: Duration::from_secs(1),
         }
@@ -46,5 +51,23 @@ impl fmt::Debug for Options {
             .field("connect_timeout", &self.connect_timeout)
             .field("response_timeout", &self.response_timeout)
             .finish()
+    }
+}
+
+/// Certificates in PEM. The server's name is checked in any case.
+#[cfg(feature = "tls")]
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct Tls {
+    /// Who vouches for the server, instead of those that the system trusts.
+    pub authority: Option<Vec<u8>>,
+    /// This side's certificate with its chain, and its key, where the server asks for one.
+    pub client: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+#[cfg(feature = "tls")]
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tls(authority: {}, client: {})", self.authority.is_some(), self.client.is_some())
     }
 }

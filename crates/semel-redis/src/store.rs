@@ -79,6 +79,8 @@ impl RedisStore {
             login: address.login.clone(),
             db: address.db,
             tls: address.tls,
+            #[cfg(feature = "tls")]
+            certificates: options.tls,
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
             marks: Arc::clone(&marks),
@@ -149,7 +151,10 @@ impl RedisStore {
 /// Reads the mark where its key is, or puts it there.
 async fn read_mark(topology: &Topology, marks: &Marks, names: &Names) -> Result<Told, StoreError> {
     marks.allow()?;
-    let (offer, key) = (marks.offer().encode(), names.mark());
+    let key = names.mark();
+    // A new connection reads the mark too: what is offered after that has the same secret.
+    topology.reach(&key).await?;
+    let offer = marks.offer().encode();
     let call = Call { script: &SCRIPTS.mark, key: &key, args: vec![Arg::Bytes(&offer)] };
     let value: Value = topology.run(&call).await?;
     let mut told = Told::read(value)?;

@@ -38,6 +38,14 @@ impl Topology {
         }
     }
 
+    /// Makes a connection to where a key is, if there is none.
+    pub(crate) async fn reach(&self, key: &str) -> Result<(), StoreError> {
+        match self {
+            Self::One(link) => link.reach().await,
+            Self::Cluster(cluster) => cluster.master(key).await?.reach().await,
+        }
+    }
+
     /// Runs a script where its key is.
     pub(crate) async fn run(&self, call: &Call<'_>) -> Result<Value, StoreError> {
         match self {

@@ -37,6 +37,8 @@ pub(crate) struct Dialer {
     pub(crate) login: Login,
     pub(crate) db: i64,
     pub(crate) tls: bool,
+    #[cfg(feature = "tls")]
+    pub(crate) certificates: crate::options::Tls,
     pub(crate) connect_timeout: Duration,
     pub(crate) response_timeout: Duration,
     pub(crate) marks: Arc<Marks>,
@@ -128,7 +130,7 @@ impl Dialer {
         } else {
             ConnectionAddr::Tcp(host.name.clone(), host.port)
         };
-        let mut redis = RedisConnectionInfo::default().set_db(db).set_lib_name("semel", env!("CARGO_PKG_VERSION"));
+        let mut redis = RedisConnectionInfo::default().set_db(db).set_skip_set_lib_name();
         if let Some(user) = &login.user {
             redis = redis.set_username(user);
         }
@@ -136,7 +138,24 @@ impl Dialer {
             redis = redis.set_password(password);
         }
         let info = address.into_connection_info()?;
-        Client::open(info.set_redis_settings(redis).set_tcp_settings(TcpSettings::default().set_nodelay(true)))
+        let info = info.set_redis_settings(redis).set_tcp_settings(TcpSettings::default().set_nodelay(true));
+        #[cfg(feature = "tls")]
+        if self.tls {
+            return Client::build_with_tls(info, self.certificates());
+        }
+        Client::open(info)
+    }
+
+    #[cfg(feature = "tls")]
+    fn certificates(&self) -> redis::TlsCertificates {
+        let pair = |(certificate, key): &(Vec<u8>, Vec<u8>)| redis::ClientTlsConfig {
+            client_cert: certificate.clone(),
+            client_key: key.clone(),
+        };
+        redis::TlsCertificates {
+            client_tls: self.certificates.client.as_ref().map(pair),
+            root_cert: self.certificates.authority.clone(),
+        }
     }
 
     /// Reads the mark, or puts it where there is none. A node of a Cluster that does not have it says so.

@@ -59,7 +59,7 @@ impl Cluster {
     }
 
     /// The master of a key's slot.
-    async fn master(&self, key: &str) -> Result<Arc<Link>, StoreError> {
+    pub(super) async fn master(&self, key: &str) -> Result<Arc<Link>, StoreError> {
         let slot = slot_of(key);
         if let Some(host) = self.map().master(slot) {
             return Ok(self.node(host));

@@ -2,5 +2,17 @@
 
 mod alone;
 mod beds;
+mod calls;
 mod cluster;
+mod errors;
+mod inspected;
+mod lossy;
+mod marks;
+mod questions;
+mod recover;
+mod room;
 mod sentinel;
+#[cfg(feature = "tls")]
+mod tls;
+mod users;
+mod wake;

@@ -1,0 +1,97 @@
+//! What a call costs, counted by the server; and scripts that the server lost.
+
+use semel_core::store::{Claimed, Renewal, Renewed, Store};
+use semel_testkit::servers::redis::{Redis, Setup};
+
+use crate::{
+    beds::connect,
+    questions::{LEASE, TTL, about, done, granted, id, stands},
+};
+
+/// How many scripts the server ran.
+async fn scripts(server: &Redis) -> u64 {
+    server.calls("evalsha").await + server.calls("eval").await
+}
+
+#[tokio::test]
+async fn a_claim_a_duplicate_and_a_settlement_are_one_command_each() {
+    let server = Redis::start(&Setup::new()).await;
+    let store = connect(&server.url(), "semel").await;
+    // The first call of each kind may have to send its script in full.
+    let claim = granted(store.claim(&about(0)).await);
+    stands(store.settle(&claim, &done()).await);
+    let before = scripts(&server).await;
+    let claim = granted(store.claim(&about(1)).await);
+    assert_eq!(scripts(&server).await - before, 1, "a claim");
+    assert!(matches!(store.claim(&about(1)).await, Ok(Claimed::Found { .. })));
+    assert_eq!(scripts(&server).await - before, 2, "a duplicate");
+    stands(store.settle(&claim, &done()).await);
+    assert_eq!(scripts(&server).await - before, 3, "a settlement");
+    for (command, calls) in [("set", 5), ("setrange", 0), ("expire", 0), ("publish", 0)] {
+        // Two claims, two settlements, and the store's mark.
+        assert_eq!(server.calls(command).await, calls, "{command}");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_of_renewals_is_one_command_each() {
+    let server = Redis::start(&Setup::new()).await;
+    let store = connect(&server.url(), "semel").await;
+    let mut claims = Vec::new();
+    for n in 0..100 {
+        claims.push(granted(store.claim(&about(n)).await));
+    }
+    let batch: Vec<_> = claims.iter().map(|claim| Renewal { claim, lease: 2 * LEASE, keep: TTL }).collect();
+    let _scripts_are_there_now = store.renew(&batch[..1]).await.expect("the store works");
+    let before = scripts(&server).await;
+    let answers = store.renew(&batch).await.expect("the store works");
+    assert!(answers.iter().all(|answer| matches!(answer, Renewed::Left(_))));
+    assert_eq!(scripts(&server).await - before, 100);
+}
+
+#[tokio::test]
+async fn a_server_that_lost_its_scripts_gets_them_again() {
+    let server = Redis::start(&Setup::new()).await;
+    let store = connect(&server.url(), "semel").await;
+    let claims = [granted(store.claim(&about(0)).await), granted(store.claim(&about(1)).await)];
+    server.tell(&["SCRIPT", "FLUSH"]).await;
+    granted(store.claim(&about(2)).await);
+    let batch: Vec<_> = claims.iter().map(|claim| Renewal { claim, lease: 2 * LEASE, keep: TTL }).collect();
+    for _ in 0..2 {
+        server.tell(&["SCRIPT", "FLUSH"]).await;
+        let answers = store.renew(&batch).await.expect("the store works");
+        assert!(matches!(answers.as_slice(), [Renewed::Left(_), Renewed::Left(_)]), "{answers:?}");
+    }
+    server.tell(&["SCRIPT", "FLUSH"]).await;
+    stands(store.settle(&claims[0], &done()).await);
+    assert!(store.get(&id(0)).await.expect("the store works").record.is_some());
+}
+
+/// 1 over its limit: the server is full whatever it holds.
+async fn fill(server: &Redis) {
+    server.tell(&["CONFIG", "SET", "maxmemory", "1"]).await;
+}
+
+#[tokio::test]
+async fn a_full_server_refuses_claims_and_lets_running_work_settle() {
+    let server = Redis::start(&Setup::new()).await;
+    let store = connect(&server.url(), "semel").await;
+    let (one, other) = (granted(store.claim(&about(1)).await), granted(store.claim(&about(2)).await));
+    fill(&server).await;
+    let error = store.claim(&about(3)).await.expect_err("there is no room");
+    assert!(error.is_full(), "{error}");
+    assert!(store.get(&id(3)).await.expect("the store works").record.is_none());
+    assert!(matches!(store.claim(&about(1)).await, Ok(Claimed::Found { .. })), "a duplicate is answered");
+    let batch = [Renewal { claim: &one, lease: 2 * LEASE, keep: TTL }];
+    let renewed = store.renew(&batch).await.expect("the store works");
+    assert!(matches!(renewed.as_slice(), [Renewed::Left(_)]), "{renewed:?}");
+    stands(store.settle(&one, &done()).await);
+    let given_back = semel_core::store::Releasing::Held {
+        claim: &other,
+        counts: true,
+        park: false,
+        keep: TTL,
+        rest: crate::questions::rest(),
+    };
+    stands(store.release(&given_back).await);
+}

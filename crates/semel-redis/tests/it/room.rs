@@ -1,0 +1,59 @@
+//! How much room records take, and where.
+
+use std::sync::Arc;
+
+use semel_core::store::{Claimed, Store};
+use semel_redis::RedisStore;
+use semel_testkit::servers::redis::{Cluster, Redis, Setup};
+use tokio::task::JoinSet;
+
+use crate::{
+    beds::connect,
+    questions::{about, done, granted, id, rest, stands},
+};
+
+const RECORDS: u64 = 100_000;
+
+/// Claims that many records and settles them.
+async fn fill(store: RedisStore, records: u64) {
+    let store = Arc::new(store);
+    let mut tasks = JoinSet::new();
+    for worker in 0..64 {
+        let store = Arc::clone(&store);
+        tasks.spawn(async move {
+            for n in (worker..records).step_by(64) {
+                let Ok(Claimed::Granted { claim, .. }) = store.claim(&about(n)).await else { panic!("it is free") };
+                stands(store.settle(&claim, &done()).await);
+            }
+        });
+    }
+    tasks.join_all().await;
+}
+
+#[tokio::test]
+async fn a_hundred_thousand_records_lie_a_third_on_each_of_three_masters() {
+    let cluster = Cluster::start(&Setup::new()).await;
+    fill(connect(&cluster.url(), "semel").await, RECORDS).await;
+    let mut all = 0;
+    for master in 0..3 {
+        let keys = cluster.nodes[master].tell(&["DBSIZE"]).await.number().expect("a number");
+        assert!((32_334..=34_333).contains(&keys), "master {master} holds {keys}");
+        all += keys;
+    }
+    assert_eq!(all, 100_001, "and the mark");
+}
+
+/// What the documentation says: 84 bytes, what core writes, the key's name, and at most 160 that the server adds.
+#[tokio::test]
+async fn a_record_takes_what_the_documentation_says() {
+    let server = Redis::start(&Setup::new()).await;
+    let store = connect(&server.url(), "semel").await;
+    let claim = granted(store.claim(&about(RECORDS)).await);
+    stands(store.settle(&claim, &done()).await);
+    let used = async || server.info("memory", "used_memory").await.parse::<u64>().expect("a number");
+    let before = used().await;
+    fill(store, 20_000).await;
+    let each = (used().await - before) / 20_000;
+    let content = (84 + rest().len() + format!("semel:{}", id(1)).len()) as u64;
+    assert!((content..=content + 160).contains(&each), "{each} bytes a record, of which {content} are content");
+}

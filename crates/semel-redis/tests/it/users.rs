@@ -1,0 +1,78 @@
+//! A user of the server's ACL who may do what the documentation names and nothing else; and scripts as servers before
+//! 7.0 get them, since a user who may not ask for the version gets these.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use semel_core::{
+    identity::Identity,
+    store::{Grade, StoreAdmin},
+};
+use semel_testkit::{
+    conformance::{Bed, Shift, Shifted, check_against_the_model},
+    servers::redis::{Redis, Setup},
+};
+
+use crate::beds::{connect, move_back, plant};
+
+const PAGE: &str = include_str!("../../src/redis.md");
+
+/// The rules for the user, as the documentation has them.
+fn documented() -> String {
+    let (_, after) = PAGE.split_once("```text\n~").expect("the page names what a user needs");
+    let (rules, _) = after.split_once("```").expect("the block ends");
+    let words = rules.split_whitespace().filter(|word| word.starts_with(['&', '+']));
+    let (keys, _) = after.split_once(' ').expect("the keys come first");
+    format!("~{keys} {}", words.collect::<Vec<_>>().join(" "))
+}
+
+struct Restricted<const HELLO: bool> {
+    server: Redis,
+    shift: Shift,
+}
+
+impl<const HELLO: bool> Bed for Restricted<HELLO> {
+    const SEQUENCES: u32 = 96;
+
+    async fn start() -> Self {
+        let rules = if HELLO { documented() } else { documented().replace("+hello", "") };
+        let setup = Setup::new().set("user", &format!("app on >s3cret@ resetchannels {rules}"));
+        Self { server: Redis::start(&setup).await, shift: Shift::default() }
+    }
+
+    async fn client(&self) -> Arc<dyn StoreAdmin> {
+        let url = format!("redis://app:s3cret%40@{}", self.server.address());
+        Arc::new(Shifted::new(connect(&url, "semel").await, self.shift.clone()))
+    }
+
+    async fn advance(&self, by: Duration) {
+        move_back(self.server.port(), "semel", by).await;
+        self.shift.advance(by);
+    }
+
+    async fn plant(&self, id: &Identity, bytes: Option<Bytes>) {
+        let bytes = bytes.map(|bytes| self.shift.stored(bytes));
+        assert!(plant(self.server.port(), &format!("semel:{id}"), bytes).await);
+    }
+}
+
+#[test]
+fn what_the_documentation_names_is_enough() {
+    check_against_the_model::<Restricted<true>>();
+}
+
+#[test]
+fn scripts_of_servers_before_7_answer_as_the_reference_model_does() {
+    check_against_the_model::<Restricted<false>>();
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_look_is_told_so() {
+    let rules = documented().replace("+info", "").replace("+config|get", "");
+    let setup = Setup::new().set("user", &format!("app on >s3cret resetchannels {rules}"));
+    let server = Redis::start(&setup).await;
+    let store = connect(&format!("redis://app:s3cret@{}", server.address()), "semel").await;
+    let findings = store.inspect().await.expect("the server answers");
+    let warned = findings.iter().find(|finding| finding.grade == Grade::Warning);
+    assert!(warned.is_some_and(|finding| finding.cure.contains("+info")), "{findings:?}");
+}
