@@ -1,9 +1,11 @@
 //! Real servers, private to a test: on free ports of the loopback, in temporary folders, stopped by their own process
 //! id. A server that is not installed is a failure and never a skip; `./test` installs them all.
 
+mod mariadb;
 mod postgres;
 mod process;
 pub mod redis;
 
+pub use mariadb::MariaDb;
 pub use postgres::{PgBouncer, Postgres};
 pub use process::{Process, free_port};
