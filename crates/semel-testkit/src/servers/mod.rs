@@ -4,6 +4,7 @@
 mod mariadb;
 mod postgres;
 mod process;
+pub mod proxy;
 pub mod redis;
 
 pub use mariadb::MariaDb;
