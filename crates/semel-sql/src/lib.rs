@@ -1,7 +1,7 @@
 //! Semel's shared stores on SQL databases: one truth for many processes.
 //!
 //! - `PostgresStore` (feature `postgres`): PostgreSQL 13 and later.
-//! - `MysqlStore` (feature `mysql`): MySQL 8, MariaDB 10.6 and later.
+//! - `MySqlStore` (feature `mysql`): MySQL 8, MariaDB 10.6 and later.
 //!
 //! Both keep one row per record in the table `semel_record`, whose columns are what a store compares; the database's clock
 //! decides on leases and expiry, and the statement that changes a row carries its whole condition.
@@ -21,6 +21,8 @@ mod record;
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub use error::{ConnectError, Migrated, Schema};
+#[cfg(feature = "mysql")]
+pub use mysql::MySqlStore;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub use options::Options;
 #[cfg(feature = "postgres")]

@@ -1,1 +1,11 @@
-//! MySQL and MariaDB.
+//! The store on a MariaDB of these tests' own.
+
+mod calls;
+mod conformance;
+mod cost;
+mod errors;
+mod locks;
+mod lost_replies;
+mod opening;
+mod place;
+mod restart;

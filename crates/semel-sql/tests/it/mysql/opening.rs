@@ -1,0 +1,171 @@
+//! Migrations, and what is looked at before a store is opened.
+
+use std::sync::Arc;
+
+use semel_core::{
+    env::Env,
+    identity::{MarkError, Secret},
+    store::{Durability, Finding, Grade, Store},
+};
+use semel_sql::{ConnectError, MySqlStore, Options, Schema};
+use semel_testkit::servers::MariaDb;
+
+use super::{
+    calls::{hold, id_under},
+    place::{Place, options},
+};
+
+async fn refused(url: &str) -> ConnectError {
+    MySqlStore::connect(url, &Env::system(), options()).await.expect_err("it is refused")
+}
+
+#[track_caller]
+fn fatal(error: ConnectError) -> Finding {
+    let text = error.to_string();
+    match error {
+        ConnectError::Refused { findings, .. } => {
+            let first = findings.into_iter().next().expect("it says why");
+            assert!(first.grade == Grade::Fatal && !first.cure.is_empty(), "{first}");
+            first
+        }
+        _ => panic!("refused for another reason: {text}"),
+    }
+}
+
+#[tokio::test]
+async fn tables_are_made_once_by_however_many() {
+    let place = Place::blank(MariaDb::shared().await).await;
+    assert!(matches!(refused(&place.url()).await, ConnectError::Schema { schema: Schema::Missing, .. }));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..6 {
+        let url = place.url();
+        tasks.spawn(async move { MySqlStore::migrate(&url, &Options::default()).await.unwrap() });
+    }
+    let mut did: Vec<_> = tasks.join_all().await.into_iter().map(|m| (m.from, m.to)).collect();
+    did.sort_unstable();
+    assert_eq!(did, [(0, 1), (1, 1), (1, 1), (1, 1), (1, 1), (1, 1)]);
+    hold(&place.store().await, 1).await;
+}
+
+/// DDL commits by itself: what a migration that was killed left behind is "not migrated", and the next one finishes it.
+#[tokio::test]
+async fn a_migration_that_stopped_in_the_middle_is_finished_by_the_next() {
+    let all = MySqlStore::migration_sql();
+    let statements: Vec<_> = all.split_inclusive(";\n").collect();
+    for n in 0..=statements.len() {
+        let place = Place::blank(MariaDb::shared().await).await;
+        let some: String = statements[..n].concat();
+        if !some.trim().is_empty() {
+            place.run(&some).await;
+        }
+        let whole = some.contains("INSERT INTO semel_schema");
+        if !whole {
+            assert!(matches!(refused(&place.url()).await, ConnectError::Schema { schema: Schema::Missing, .. }), "{n}");
+        }
+        let migrated = MySqlStore::migrate(&place.url(), &Options::default()).await.unwrap();
+        assert_eq!((migrated.from, migrated.to), (u32::from(whole), 1));
+        hold(&place.store().await, 1).await;
+    }
+}
+
+#[tokio::test]
+async fn tables_of_a_later_version_are_left_alone() {
+    let place = Place::shared().await;
+    place.run("INSERT INTO semel_schema VALUES (2, 0)").await;
+    assert!(matches!(
+        refused(&place.url()).await,
+        ConnectError::Schema { schema: Schema::Newer { found: 2, known: 1 }, .. }
+    ));
+    assert!(matches!(
+        MySqlStore::migrate(&place.url(), &Options::default()).await,
+        Err(ConnectError::Schema { schema: Schema::Newer { found: 2, known: 1 }, .. })
+    ));
+    place.run("DELETE FROM semel_schema WHERE version = 2").await;
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_writes_is_refused() {
+    let place = Place::alone(&[]).await;
+    place.run("SET GLOBAL read_only = 1").await;
+    // Also for a user who may write in spite of it.
+    let finding = fatal(refused(&place.url()).await);
+    assert!(finding.what.contains("read_only"), "{finding}");
+}
+
+#[tokio::test]
+async fn a_table_that_is_not_innodbs_is_refused() {
+    let place = Place::alone(&[]).await;
+    place.run("ALTER TABLE semel_record ENGINE = Aria").await;
+    assert!(fatal(refused(&place.url()).await).what.contains("Aria"));
+}
+
+#[tokio::test]
+async fn a_user_without_the_rights_is_refused_by_name_of_what_it_lacks() {
+    let place = Place::alone(&[]).await;
+    place.run(&format!("CREATE USER plain; GRANT SELECT, INSERT, UPDATE ON {}.* TO plain", place.database)).await;
+    let url = place.server.url_of("plain", &place.database);
+    assert!(fatal(refused(&url).await).what.contains("DELETE"));
+    place.run(&format!("GRANT DELETE ON {}.* TO plain", place.database)).await;
+    MySqlStore::connect(&url, &Env::system(), options()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_binary_log_that_cannot_take_the_statements_is_refused() {
+    let options = ["--log-bin=log", "--binlog-format=STATEMENT", "--sync-binlog=1"];
+    let place = Place::blank(Arc::new(MariaDb::start_with(&options).await)).await;
+    place.run(&MySqlStore::migration_sql()).await;
+    assert!(fatal(refused(&place.url()).await).what.contains("binlog_format"));
+    place.run("SET GLOBAL binlog_format = 'MIXED'").await;
+    hold(&place.store().await, 1).await;
+}
+
+#[tokio::test]
+async fn what_a_server_may_lose_is_told_and_said_in_the_facts() {
+    for (value, durability) in [("2", Durability::Process), ("0", Durability::None)] {
+        let place = Place::alone(&[&format!("--innodb-flush-log-at-trx-commit={value}")]).await;
+        let store = place.store().await;
+        assert_eq!(store.facts().durability, durability);
+        let findings = store.inspect().await.unwrap();
+        let worst = &findings[0];
+        assert!(worst.grade == Grade::Warning && worst.what.contains("innodb_flush_log_at_trx_commit"), "{worst}");
+    }
+    let store = Place::shared().await.store().await;
+    assert!(store.inspect().await.unwrap().iter().all(|f| f.grade == Grade::Note));
+    assert_eq!((store.facts().durability, store.facts().name), (Durability::Power, "mariadb"));
+}
+
+#[tokio::test]
+async fn the_first_process_chooses_the_secret_for_all() {
+    let place = Place::shared().await;
+    let (one, two) = tokio::join!(place.store(), place.store());
+    assert_eq!(id_under(one.secret(), 1), id_under(two.secret(), 1));
+    let mine = Secret::from_material(b"configured in one process").unwrap();
+    let error = MySqlStore::connect(&place.url(), &Env::system(), Options { secret: Some(mine), ..options() }).await;
+    assert!(matches!(error, Err(ConnectError::Mark { source: MarkError::OtherSecret, .. })));
+}
+
+#[tokio::test]
+async fn a_configured_secret_is_not_kept_by_the_store() {
+    let place = Place::shared().await;
+    let mine = || Some(Secret::from_material(b"configured in all processes").unwrap());
+    let store = place.store_with(Options { secret: mine(), ..options() }).await;
+    assert_eq!(id_under(store.secret(), 1), id_under(&mine().unwrap(), 1));
+    place.store_with(Options { secret: mine(), ..options() }).await;
+    let error = refused(&place.url()).await;
+    assert!(matches!(error, ConnectError::Mark { source: MarkError::NeedsSecret, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_url_that_cannot_be_used_is_refused_without_its_password() {
+    for url in ["redis://u:hush@h/db", "mysql://u:hush@h", "mysql://u:hush@h/", "mysql://u:hush@h:99999/db", "mysql:"] {
+        let error = refused(url).await;
+        assert!(matches!(error, ConnectError::Url { .. }), "{url}: {error}");
+        assert!(!format!("{error} {error:?}").contains("hush"), "{error}");
+    }
+    let place = Place::shared().await;
+    let wrong = place.server.url_of("nobody:hush", &place.database);
+    let error = refused(&wrong).await;
+    assert!(matches!(error, ConnectError::Unreachable { .. }) && !format!("{error} {error:?}").contains("hush"));
+    let server: Arc<MariaDb> = Arc::clone(&place.server);
+    assert!(matches!(refused(&server.url("no_such_database")).await, ConnectError::Unreachable { .. }));
+}
