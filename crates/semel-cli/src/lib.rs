@@ -11,6 +11,7 @@ pub mod exit;
 pub mod gateway;
 pub mod keys;
 mod logs;
+pub mod migrate;
 pub mod prove;
 pub mod span;
 pub mod stop;

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use semel_cli::{check, demo, doctor, gateway, keys, prove};
+use semel_cli::{check, demo, doctor, gateway, keys, migrate, prove};
 
 /// Fewer instructions per request than the system's, for the gateway's many small outcomes.
 #[global_allocator]
@@ -35,6 +35,8 @@ enum Command {
     Check(Box<check::Args>),
     /// Look at the configuration and its live surroundings: store, upstreams, clocks
     Doctor(Box<doctor::Args>),
+    /// Make the tables of a PostgreSQL or MySQL store, or bring them up to this version
+    Migrate(Box<migrate::Args>),
     /// Look into a store, and settle by hand what nobody can tell
     Keys(Box<keys::Args>),
 }
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Command::Prove(args) => prove::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Migrate(args) => migrate::run(&args),
         Command::Keys(args) => keys::run(&args),
     };
     ended

@@ -144,7 +144,13 @@ impl RedisStore {
     }
 
     fn what_it_is(&self) -> StoreFacts {
-        StoreFacts { name: "redis", durability: self.durability, fence: FenceStrength::Advisory, max_rest: MAX_REST }
+        StoreFacts {
+            name: "redis",
+            durability: self.durability,
+            fence: FenceStrength::Advisory,
+            max_rest: MAX_REST,
+            shared: true,
+        }
     }
 }
 

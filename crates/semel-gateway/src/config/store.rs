@@ -9,7 +9,7 @@ use super::flags::Flags;
 use super::problem::Problem;
 use super::read::{Fault, Node, Read, Report, Section, text};
 use super::setting::{Origin, Setting};
-use super::store_url::{DATA_DIR, Server, StoreUrl};
+use super::store_url::{DATA_DIR, Server, SharedUrl, StoreUrl};
 use super::units::Bytes;
 use super::words::words;
 
@@ -24,6 +24,10 @@ pub struct Store {
     pub prefix: Setting<Prefix>,
     /// The password of the server's address, in a file.
     pub password_file: Option<Setting<PathBuf>>,
+    /// Where PostgreSQL is without a transaction pooler in front, for its notifications; without one waiters look again by themselves.
+    pub listen_url: Option<Setting<SharedUrl>>,
+    /// Most connections to a PostgreSQL or MySQL server. 16.
+    pub connections: Setting<u32>,
     /// Longest time for one call of the store, repeated once. 250 ms.
     pub timeout: Setting<Duration>,
     /// How long an answer waits for its recording before it is given out as unrecorded. 2 s.
@@ -97,6 +101,8 @@ impl Store {
             namespace: section.read_or("namespace", Service::gateway(), report),
             prefix: section.read_or("prefix", Prefix("semel".to_owned()), report),
             password_file: section.read("password_file", report),
+            listen_url: section.read("listen_url", report),
+            connections: section.read_or("connections", 16, report),
             timeout: section.read_or("timeout", Duration::from_millis(250), report),
             commit_wait: section.read_or("commit_wait", Duration::from_secs(2), report),
             settle_for: section.read_or("settle_for", Duration::from_mins(1), report),
@@ -151,6 +157,20 @@ impl Store {
                 "leave it out; `namespace` tells services apart in any store",
             ),
             (
+                "connections",
+                self.connections.origin,
+                &[Of::Postgres, Of::MySql],
+                "it bounds the connections to a database",
+                "leave it out",
+            ),
+            (
+                "listen_url",
+                self.listen_url.as_ref().map_or(Origin::Default, |url| url.origin),
+                &[Of::Postgres],
+                "only PostgreSQL has notifications that a pooler keeps back",
+                "leave it out",
+            ),
+            (
                 "password_file",
                 self.password_file.as_ref().map_or(Origin::Default, |file| file.origin),
                 &[Of::Redis, Of::Postgres, Of::MySql],
@@ -162,6 +182,15 @@ impl Store {
                 let what = format!("`store.{key}` has no meaning for the {} store", here.word());
                 report.push(Problem::error(origin, what).why(why).fix(fix));
             }
+        }
+        if let Some(url) = &self.listen_url
+            && url.server() != Server::Postgres
+        {
+            report.push(
+                Problem::error(url.origin, "`store.listen_url` is no PostgreSQL")
+                    .why("it is the same server as `url`, without the pooler in front")
+                    .fix("listen_url = \"postgres://user@127.0.0.1/semel\""),
+            );
         }
         if let (StoreUrl::Shared(url), Some(file)) = (&*self.url, &self.password_file)
             && url.has_password()

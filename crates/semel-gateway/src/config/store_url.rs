@@ -51,6 +51,19 @@ impl SharedUrl {
         Ok(Self { server, url: url.to_owned() })
     }
 
+    /// The address with `password`, which it does not have itself.
+    #[must_use]
+    pub fn and_password(&self, password: &str) -> String {
+        const KEPT: &percent_encoding::AsciiSet =
+            &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+        let word = percent_encoding::utf8_percent_encode(password, KEPT);
+        let (scheme, rest) = self.url.split_once("://").unwrap_or(("", &self.url));
+        match rest.split_once('@') {
+            Some((user, hosts)) => format!("{scheme}://{user}:{word}@{hosts}"),
+            None => format!("{scheme}://:{word}@{rest}"),
+        }
+    }
+
     /// Whether there is a password in it.
     #[must_use]
     pub fn has_password(&self) -> bool {
@@ -141,8 +154,68 @@ impl StoreUrl {
     }
 }
 
+impl Read for SharedUrl {
+    fn read(node: &Node<'_>) -> Result<Self, Fault> {
+        const EXAMPLE: &str = "\"postgres://user@127.0.0.1/semel\"";
+        match StoreUrl::parse(text(node, "a server's address", EXAMPLE)?)? {
+            StoreUrl::Shared(url) => Ok(url),
+            StoreUrl::Memory | StoreUrl::Embedded(_) => Err(Fault::new("is no server's address").fix(EXAMPLE)),
+        }
+    }
+}
+
 impl Read for StoreUrl {
     fn read(node: &Node<'_>) -> Result<Self, Fault> {
         Self::parse(text(node, "a store", CHOICES)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared(text: &str) -> SharedUrl {
+        match StoreUrl::parse(text) {
+            Ok(StoreUrl::Shared(url)) => url,
+            _ => panic!("{text} is a server's address"),
+        }
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        for (text, shown) in [
+            ("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"),
+            ("redis://:p@ss@h/1", "redis://:***@h/1"),
+            ("rediss+cluster://ada:secret@a:1,b:2", "rediss+cluster://ada:***@a:1,b:2"),
+            (
+                "postgres://ada:secret@h/db?sslmode=require&password=secret",
+                "postgres://ada:***@h/db?sslmode=require&password=***",
+            ),
+            ("mysql://ada@h/db", "mysql://ada@h/db"),
+        ] {
+            let url = shared(text);
+            assert_eq!(url.to_string(), shown);
+            assert!(!format!("{url:?}").contains("secret"));
+            assert_eq!(url.has_password(), text != shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_password_of_a_file_is_put_where_it_belongs() {
+        assert_eq!(shared("postgres://ada@h/db").and_password("a b/@:"), "postgres://ada:a%20b%2F%40%3A@h/db");
+        assert_eq!(shared("redis://h:1").and_password("word"), "redis://:word@h:1");
+    }
+
+    #[test]
+    fn the_kind_of_server_follows_from_the_scheme() {
+        for (text, server) in [
+            ("redis://h", Server::Redis),
+            ("valkeys://h", Server::Redis),
+            ("redis+sentinel://a:1,b:2/main", Server::Redis),
+            ("postgresql://h/db", Server::Postgres),
+            ("mariadb://h/db", Server::MySql),
+        ] {
+            assert_eq!(shared(text).server(), server);
+        }
     }
 }

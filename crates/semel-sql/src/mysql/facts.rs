@@ -62,6 +62,7 @@ impl Variables {
             durability: self.durability(),
             fence: FenceStrength::Strong,
             max_rest: max_rest.min(packet.saturating_sub(BESIDE_REST)),
+            shared: true,
         }
     }
 

@@ -3,15 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use semel_core::{identity::Identity, record::Record, store::StoreAdmin};
+use semel_core::{identity::Identity, store::StoreAdmin};
 use semel_sql::MySqlStore;
-use semel_testkit::conformance::{Ahead, Bed, Shifted};
+use semel_testkit::conformance::{Bed, Shift, Shifted};
 
 use super::place::Place;
 
 struct MariaDbBed {
     place: Place,
-    ahead: Ahead,
+    shift: Shift,
     /// For what is done behind the back of the clients.
     store: MySqlStore,
 }
@@ -22,23 +22,20 @@ impl Bed for MariaDbBed {
     async fn start() -> Self {
         let place = Place::shared().await;
         let store = place.store().await;
-        Self { place, ahead: Ahead::default(), store }
+        Self { place, shift: Shift::default(), store }
     }
 
     async fn client(&self) -> Arc<dyn StoreAdmin> {
-        Arc::new(Shifted::new(self.place.store().await, self.ahead.clone()))
+        Arc::new(Shifted::new(self.place.store().await, self.shift.clone()))
     }
 
     async fn advance(&self, by: Duration) {
-        self.ahead.advance(by);
+        self.shift.advance(by);
         self.store.shift(by).await.unwrap();
     }
 
     async fn plant(&self, id: &Identity, bytes: Option<Bytes>) {
-        let bytes = bytes.map(|bytes| {
-            let record = Record::decode(&bytes);
-            if record.is_readable() { Bytes::from(self.ahead.plant(record).encode()) } else { bytes }
-        });
+        let bytes = bytes.map(|bytes| self.shift.stored(bytes));
         self.store.plant(id, bytes).await.unwrap();
     }
 

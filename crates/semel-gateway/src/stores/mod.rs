@@ -1,15 +1,18 @@
 //! Opening the store that a configuration names: for the gateway, and for the commands that look into one.
 
+mod local;
+mod shared;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use semel_core::env::Env;
 use semel_core::identity::Secret;
-use semel_core::store::{Capacity, Finding, MemoryStore, StoreAdmin};
-use semel_embedded::{EmbeddedStore, Power};
+use semel_core::store::{Finding, StoreAdmin};
 
-use crate::config::{Bytes, Durability, Setting, Store, StoreUrl};
+pub use self::shared::{migrate, migration_sql};
+use crate::config::{Bytes, Setting, Store, StoreUrl};
 
 /// An open store, and the secret that its identities are made with.
 #[derive(Clone)]
@@ -20,24 +23,13 @@ pub struct Opened {
     pub secret: Secret,
     /// What a person should know about the store's server; never a fatal finding.
     pub findings: Vec<Finding>,
-    closing: Closing,
-}
-
-/// What has to be done before the process ends.
-#[derive(Clone)]
-enum Closing {
-    Nothing,
-    /// The directory is given free for the next process.
-    Embedded(Arc<EmbeddedStore>),
+    close: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Opened {
     /// Writes what waits and gives the store free. Blocks for at most one batch.
     pub fn close(&self) {
-        match &self.closing {
-            Closing::Nothing => {}
-            Closing::Embedded(store) => store.close(),
-        }
+        (self.close)();
     }
 }
 
@@ -53,10 +45,18 @@ impl fmt::Debug for Opened {
 pub enum OpenError {
     /// The file with the secret cannot be used.
     SecretFile(PathBuf, String),
+    /// The file with the password cannot be used.
+    PasswordFile(PathBuf, String),
     /// The embedded store cannot be opened.
     Embedded(semel_embedded::OpenError),
+    /// The Redis cannot be used.
+    Redis(semel_redis::ConnectError),
+    /// The database cannot be used.
+    Sql(semel_sql::ConnectError),
     /// The store keeps no secret of its own, and none is configured.
     NoSecret,
+    /// The store has no tables to make.
+    NoTables(String),
 }
 
 impl OpenError {
@@ -75,8 +75,20 @@ impl fmt::Display for OpenError {
                 "the secret in {} cannot be used: {why}; write at least 16 random bytes into it, readable by the gateway alone",
                 file.display()
             ),
+            Self::PasswordFile(file, why) => {
+                write!(
+                    f,
+                    "the password in {} cannot be used: {why}; write it into that file, on one line",
+                    file.display()
+                )
+            }
             Self::Embedded(error) => error.fmt(f),
+            Self::Redis(error) => error.fmt(f),
+            Self::Sql(error) => error.fmt(f),
             Self::NoSecret => f.write_str("the store keeps no secret of its own; name one with secret_file"),
+            Self::NoTables(store) => {
+                write!(f, "{store} has no tables to make: only PostgreSQL and MySQL have; start the gateway")
+            }
         }
     }
 }
@@ -85,7 +97,9 @@ impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Embedded(error) => Some(error),
-            Self::SecretFile(..) | Self::NoSecret => None,
+            Self::Redis(error) => Some(error),
+            Self::Sql(error) => Some(error),
+            Self::SecretFile(..) | Self::PasswordFile(..) | Self::NoSecret | Self::NoTables(_) => None,
         }
     }
 }
@@ -94,7 +108,7 @@ impl std::error::Error for OpenError {
 const BESIDE_BODY: u64 = 256 << 10;
 
 /// Opens the store of a configuration. `largest_body`: of an answer that is to be recorded. Blocks where the store is embedded: it
-/// reads its journals.
+/// reads its journals. Must be called inside a tokio runtime, which carries the connections of a shared store.
 ///
 /// # Errors
 /// [`OpenError`]: what, where and what to do. Nothing in the store was changed.
@@ -105,39 +119,11 @@ pub async fn open(
     env: &Env,
 ) -> Result<Opened, OpenError> {
     let secret = secret_file.map(|file| read_secret(&file.value)).transpose()?;
+    let largest_rest = largest_body.0.saturating_add(BESIDE_BODY);
     match &*store.url {
-        StoreUrl::Memory => {
-            let records = usize::try_from(*store.max_records).unwrap_or(usize::MAX);
-            let capacity = Capacity { records, bytes: store.max_bytes.in_memory() };
-            Ok(Opened {
-                store: Arc::new(MemoryStore::new(env, capacity)),
-                secret: secret.unwrap_or_else(|| Secret::random(&*env.rng)),
-                findings: Vec::new(),
-                closing: Closing::Nothing,
-            })
-        }
-        StoreUrl::Shared(_) => Err(OpenError::NoSecret), // TEMPORARY
-        StoreUrl::Embedded(dir) => {
-            let built_in = semel_embedded::Options::default();
-            let options = semel_embedded::Options {
-                durability: match *store.durability {
-                    Durability::Power => Power::Power,
-                    Durability::Process => Power::Process,
-                },
-                secret: secret.clone(),
-                cache: store.cache.in_memory(),
-                max_rest: built_in.max_rest.max(largest_body.0.saturating_add(BESIDE_BODY)),
-                ..built_in
-            };
-            let store = Arc::new(EmbeddedStore::open(dir, env, &options).map_err(OpenError::Embedded)?);
-            let own = store.secret().cloned();
-            Ok(Opened {
-                store: Arc::clone(&store) as Arc<dyn StoreAdmin>,
-                secret: secret.or(own).ok_or(OpenError::NoSecret)?,
-                findings: Vec::new(),
-                closing: Closing::Embedded(store),
-            })
-        }
+        StoreUrl::Memory => Ok(local::memory(store, secret, env)),
+        StoreUrl::Embedded(dir) => local::embedded(dir, store, secret, largest_rest, env),
+        StoreUrl::Shared(url) => shared::open(url, store, secret, largest_rest, env).await,
     }
 }
 

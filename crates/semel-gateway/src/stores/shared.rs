@@ -1,0 +1,113 @@
+//! Stores on a server, shared by any number of gateways.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use semel_core::env::Env;
+use semel_core::identity::Secret;
+use semel_core::store::{Finding, StoreAdmin};
+use semel_redis::RedisStore;
+use semel_sql::{Migrated, MySqlStore, Options, PostgresStore};
+
+use super::{OpenError, Opened};
+use crate::config::{Server, SharedUrl, Store, StoreUrl};
+
+pub(super) async fn open(
+    url: &SharedUrl,
+    store: &Store,
+    secret: Option<Secret>,
+    largest_rest: u64,
+    env: &Env,
+) -> Result<Opened, OpenError> {
+    let address = address(url, store)?;
+    match url.server() {
+        Server::Redis => {
+            let mut options = semel_redis::Options::default();
+            options.prefix.clone_from(&store.prefix.0);
+            options.secret = secret;
+            let store = Arc::new(RedisStore::connect(&address, env, options).await.map_err(OpenError::Redis)?);
+            let (secret, findings) = (store.secret().clone(), store.inspect().await.unwrap_or_default());
+            Ok(opened(store as _, secret, findings, || {}))
+        }
+        Server::Postgres => {
+            let options = sql(store, secret, largest_rest);
+            let store = Arc::new(PostgresStore::connect(&address, env, options).await.map_err(OpenError::Sql)?);
+            let (secret, findings) = (store.secret().clone(), store.inspect().await.unwrap_or_default());
+            Ok(opened(Arc::clone(&store) as _, secret, findings, move || store.close()))
+        }
+        Server::MySql => {
+            let options = sql(store, secret, largest_rest);
+            let store = Arc::new(MySqlStore::connect(&address, env, options).await.map_err(OpenError::Sql)?);
+            let (secret, findings) = (store.secret().clone(), store.inspect().await.unwrap_or_default());
+            Ok(opened(Arc::clone(&store) as _, secret, findings, move || store.close()))
+        }
+    }
+}
+
+fn opened(
+    store: Arc<dyn StoreAdmin>,
+    secret: Secret,
+    findings: Vec<Finding>,
+    close: impl Fn() + Send + Sync + 'static,
+) -> Opened {
+    Opened { store, secret, findings, close: Arc::new(close) }
+}
+
+fn sql(store: &Store, secret: Option<Secret>, largest_rest: u64) -> Options {
+    let built_in = Options::default();
+    Options {
+        secret,
+        connections: usize::try_from(*store.connections).unwrap_or(usize::MAX),
+        listen_url: store.listen_url.as_ref().map(|url| url.value.with_password().to_owned()),
+        max_rest: built_in.max_rest.max(largest_rest),
+        ..built_in
+    }
+}
+
+/// The server's address with its password, which may stand in a file of its own.
+fn address(url: &SharedUrl, store: &Store) -> Result<String, OpenError> {
+    let Some(file) = &store.password_file else { return Ok(url.with_password().to_owned()) };
+    Ok(url.and_password(&read_password(&file.value)?))
+}
+
+fn read_password(file: &Path) -> Result<String, OpenError> {
+    let bad = |why: String| OpenError::PasswordFile(file.to_owned(), why);
+    let text = std::fs::read_to_string(file).map_err(|error| bad(error.to_string()))?;
+    match text.trim_end_matches(['\n', '\r']) {
+        "" => Err(bad("it is empty".to_owned())),
+        word => Ok(word.to_owned()),
+    }
+}
+
+/// Brings the tables of the configured database up to this program's version.
+///
+/// # Errors
+/// [`OpenError`]: a store without tables, a database that refuses.
+pub async fn migrate(store: &Store) -> Result<Migrated, OpenError> {
+    let url = tables(store)?;
+    let address = address(url, store)?;
+    let options = Options::default();
+    let done = match url.server() {
+        Server::MySql => MySqlStore::migrate(&address, &options).await,
+        _ => PostgresStore::migrate(&address, &options).await,
+    };
+    done.map_err(OpenError::Sql)
+}
+
+/// The statements that [`migrate`] runs on an empty database.
+///
+/// # Errors
+/// [`OpenError::NoTables`].
+pub fn migration_sql(store: &Store) -> Result<String, OpenError> {
+    Ok(match tables(store)?.server() {
+        Server::MySql => MySqlStore::migration_sql(),
+        _ => PostgresStore::migration_sql(),
+    })
+}
+
+fn tables(store: &Store) -> Result<&SharedUrl, OpenError> {
+    match &*store.url {
+        StoreUrl::Shared(url) if url.server() != Server::Redis => Ok(url),
+        other => Err(OpenError::NoTables(other.to_string())),
+    }
+}
