@@ -138,32 +138,50 @@ fn second(now: Tick) -> u64 {
     now.as_nanos() / 1_000_000_000
 }
 
+/// Who needs a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Needed {
+    /// Nobody whose work runs: it may be left out.
+    Not,
+    /// Running work: it is sent whatever the breaker says.
+    ByWork,
+}
+
+/// What a call that is left out ends with.
+pub(super) fn held_up() -> StoreError {
+    let mut error = StoreError::unavailable(Did::Nothing);
+    error.retry_after = Some(BETWEEN_PROBES);
+    error
+}
+
 impl Inner {
-    /// Whether a call may be sent that nobody's running work depends on.
-    pub(super) fn admit(&self) -> Result<Pass, StoreError> {
+    /// The right to make a call; `None` where it is to be left out.
+    #[inline]
+    pub(super) fn pass(&self, needed: Needed) -> Option<Pass> {
         if !self.breaker.is_used {
-            return Ok(Pass::Usual);
+            return Some(Pass::Usual);
         }
-        self.breaker.admit(self.now()).ok_or_else(|| {
-            let mut error = StoreError::unavailable(Did::Nothing);
-            error.retry_after = Some(BETWEEN_PROBES);
-            error
-        })
+        match needed {
+            Needed::Not => self.breaker.admit(self.now()),
+            Needed::ByWork => Some(self.breaker.pass(self.now())),
+        }
     }
 
-    /// The pass of a call that is sent whatever the breaker says.
-    pub(super) fn pass(&self) -> Pass {
-        if self.breaker.is_used { self.breaker.pass(self.now()) } else { Pass::Usual }
+    /// The same for a call that may be left out, with the error that it ends with then.
+    pub(super) fn admit(&self) -> Result<Pass, StoreError> {
+        self.pass(Needed::Not).ok_or_else(held_up)
     }
 
     /// Tells the breaker how a call ended.
+    #[inline]
     pub(super) fn ended<T>(&self, pass: Pass, result: &Result<T, StoreError>) {
-        if !self.breaker.is_used {
-            return;
+        if self.breaker.is_used {
+            self.answered(pass, !matches!(result, Err(error) if error.kind == StoreErrorKind::Unavailable));
         }
-        let is_answered = !matches!(result, Err(error) if error.kind == StoreErrorKind::Unavailable);
-        let turned = self.breaker.ended(pass, is_answered, self.now());
-        let what = match turned {
+    }
+
+    fn answered(&self, pass: Pass, is_answered: bool) {
+        let what = match self.breaker.ended(pass, is_answered, self.now()) {
             None => return,
             Some(Turned::Opened) => What::BreakerOpened,
             Some(Turned::Closed) => What::BreakerClosed,

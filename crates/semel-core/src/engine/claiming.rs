@@ -12,11 +12,11 @@ use std::{
 use super::{
     Call, Grant, Inner,
     bounds::Activity,
-    breaker::Pass,
+    breaker::{self, Needed},
     lease::{Lease, local_deadline},
     open::{opens, unguarded},
     settling::Tries,
-    tier::{Asks, Said},
+    tier::Asks,
 };
 use crate::{
     env::Tick,
@@ -127,16 +127,19 @@ where
         // One load where the store is this process's own and nothing runs without a grant.
         let mut asks = None;
         if inner.tier.is_used() {
-            asks = Box::pin(inner.join(&call)).await?;
+            asks = inner.join(&call).await?;
         }
         // A room of its own, which is used again for what comes after.
         let entered = {
             let mut ask = inner.ask(&call, inner.owner());
             match inner.claimed(&call, &mut ask, &mut asks, &mut activity).await {
                 Ok(won) => won.grant(inner, call, ask),
-                Err(NotWon::Found(judgement)) => Entered::Turned(turned(call, ask, judgement)),
+                // Arm by arm: what a judgement holds would be moved once more.
+                Err(NotWon::Found(Judgement::InFlight(running))) => Entered::Turned(met(call, ask, running)),
+                Err(NotWon::Found(Judgement::Replay(recorded))) => Entered::Turned(recorded_for(call, recorded)),
+                Err(NotWon::Found(other)) => Entered::Turned(Turned::away(refusal(&call, other), call)),
                 Err(NotWon::Refused(refusal)) => Entered::Turned(Turned::away(refusal, call)),
-                Err(NotWon::Open { stray }) => match Box::pin(unguarded(inner, call, ask, stray)).await {
+                Err(NotWon::Open { stray }) => match unguarded(inner, call, ask, stray).await {
                     Ok(grant) => Entered::Granted(grant),
                     Err(turned) => Entered::Turned(turned),
                 },
@@ -197,7 +200,7 @@ impl Inner {
     ) -> Result<Won, NotWon> {
         for _ in 0..=RACES {
             let (sent, epoch) = (self.now(), self.tier.epoch());
-            let Sent { result, stray } = self.claim(ask, sent, Self::admit, activity).await;
+            let Sent { result, stray } = self.claim(ask, sent, Needed::Not, activity).await;
             let (found, now) = match result {
                 Ok(Claimed::Granted { claim, left, unresolved, .. }) => {
                     if unresolved {
@@ -236,7 +239,7 @@ impl Inner {
             }
             if !matches!(judgement, Judgement::Raced) {
                 if let Some(asks) = asks {
-                    asks.say(Said::Found(found.map(Box::new), now));
+                    asks.found(found, now);
                 }
                 return Err(NotWon::Found(judgement));
             }
@@ -248,7 +251,7 @@ impl Inner {
 /// A refusal that is the same for all who wait for this claim's answer.
 fn refused(asks: &mut Option<Box<Asks>>, refusal: Refusal) -> NotWon {
     if let Some(asks) = asks {
-        asks.say(Said::Refused(refusal.clone()));
+        asks.refused(refusal.clone());
     }
     NotWon::Refused(refusal)
 }
@@ -384,13 +387,7 @@ impl Inner {
     /// Sends a claim; where its reply is lost, or it came late by a clock that had moved, once more as the same owner.
     ///
     /// A drain waits for what may turn out to be granted: a store that takes its time is an `activity`.
-    async fn claim(
-        &self,
-        ask: &mut Ask,
-        first_sent: Tick,
-        admit: fn(&Self) -> Result<Pass, StoreError>,
-        activity: &mut Option<Activity>,
-    ) -> Sent {
+    async fn claim(&self, ask: &mut Ask, first_sent: Tick, needed: Needed, activity: &mut Option<Activity>) -> Sent {
         let mut stray = false;
         let mut sent = first_sent;
         for is_last in [false, true] {
@@ -402,9 +399,8 @@ impl Inner {
                 },
             };
             ask.set_not_after(now + self.of_use(first_sent, sent, ask.lease));
-            let pass = match admit(self) {
-                Ok(pass) => pass,
-                Err(error) => return Sent { result: Err(error), stray },
+            let Some(pass) = self.pass(needed) else {
+                return Sent { result: Err(breaker::held_up()), stray };
             };
             let result = match self.store.claim(ask).split() {
                 Ok(result) => result,
@@ -535,7 +531,7 @@ impl Inner {
         );
         let sent = self.now();
         // It belongs to running work: the breaker does not hold it up.
-        let Sent { result, stray } = self.claim(&mut ask, sent, |inner| Ok(inner.pass()), &mut None).await;
+        let Sent { result, stray } = self.claim(&mut ask, sent, Needed::ByWork, &mut None).await;
         if stray {
             lease.may_stray_until(self.now() + self.patience());
         }

@@ -1,6 +1,6 @@
 //! Copies join what this process has under way or remembers, before any claim is sent.
 
-use std::sync::Arc;
+use std::{future::Future, pin::Pin, sync::Arc};
 
 use super::{
     Call, Inner,
@@ -22,9 +22,19 @@ const LOOKS: u32 = 3;
 /// What is left of a lease whose end nobody can tell.
 const SOON: std::time::Duration = std::time::Duration::from_millis(100);
 
+/// The right to ask the store, or what this process knows.
+pub(super) type Joined = Result<Option<Box<Asks>>, Turned>;
+
 impl Inner {
     /// The answer that this process has for a call; or the right to ask the store, which others may wait for.
-    pub(super) async fn join(self: &Arc<Self>, call: &Call) -> Result<Option<Box<Asks>>, Turned> {
+    ///
+    /// Boxed, and no part of the future of claims that need none of this.
+    #[cold]
+    pub(super) fn join<'a>(self: &'a Arc<Self>, call: &'a Call) -> Pin<Box<dyn Future<Output = Joined> + Send + 'a>> {
+        Box::pin(self.join_here(call))
+    }
+
+    async fn join_here(self: &Arc<Self>, call: &Call) -> Joined {
         if self.tier.joins() {
             self.look_after_store();
         }

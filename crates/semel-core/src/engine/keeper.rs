@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use super::{
     Inner,
+    breaker::{Needed, Pass},
     claiming::Reclaimed,
     lease::{Borrowed, Lease},
 };
@@ -168,7 +169,7 @@ async fn renew(inner: &Arc<Inner>, due: Vec<Borrowed>) {
     let answers = {
         let renewal = |b| Renewal { claim: Borrowed::claim(b), lease: term(b), keep: b.lease().policy.unknown_ttl() };
         let batch: Vec<Renewal<'_>> = due.iter().map(renewal).collect();
-        let pass = inner.pass();
+        let pass = inner.pass(Needed::ByWork).unwrap_or(Pass::Usual);
         let answers = inner.within(StoreCall::Renew, due[0].lease().identity(), inner.store.renew(&batch)).await;
         inner.ended(pass, &answers);
         answers

@@ -4,7 +4,7 @@
 //! its answer. Its outcome is recorded at its end if the store answers by then, over an absent or free record and over
 //! its own stray claim, never over anybody else's: its fence is the lowest there is.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use super::{
     Call, Grant, Inner, Verdict,
@@ -50,7 +50,19 @@ pub(super) fn opens(policy: &Policy, error: &StoreError) -> bool {
 
 /// Begins an attempt without a grant, or joins the one that this process has under way. `stray`: a claim of this owner
 /// may stand in the store all the same.
-pub(super) async fn unguarded(inner: Arc<Inner>, call: Call, ask: Ask, stray: bool) -> Result<Grant, Turned> {
+///
+/// Boxed, and no part of the future of claims that are answered.
+#[cold]
+pub(super) fn unguarded(
+    inner: Arc<Inner>,
+    call: Call,
+    ask: Ask,
+    stray: bool,
+) -> Pin<Box<dyn Future<Output = Result<Grant, Turned>> + Send>> {
+    Box::pin(begin(inner, call, ask, stray))
+}
+
+async fn begin(inner: Arc<Inner>, call: Call, ask: Ask, stray: bool) -> Result<Grant, Turned> {
     let why = OpenReason::StoreDown;
     let lease = Arc::new(Lease::unguarded(&inner.env, call.clone(), ask.clone(), why));
     while !inner.tier.begins_unguarded(&lease) {
@@ -86,6 +98,7 @@ pub(super) async fn unguarded(inner: Arc<Inner>, call: Call, ask: Ask, stray: bo
 impl Inner {
     /// Gives the copies of an attempt without a grant its end, before anything is recorded: that can take as long as the
     /// store is away. Those that come until then get it too.
+    #[cold]
     pub(super) fn tell_copies(&self, lease: &Arc<Lease>, verdict: &Verdict) {
         let now = self.store_time(self.now());
         let recorded = |outcome: &Outcome, left| {

@@ -11,7 +11,13 @@ use std::{
 use bytes::Bytes;
 
 use super::{
-    Inner, Kept, Verdict, bounds::Hold, claiming::Reclaimed, keeper::is_own_later, lease::Lease, leaving::GoesOn,
+    Inner, Kept, Verdict,
+    bounds::Hold,
+    breaker::{Needed, Pass},
+    claiming::Reclaimed,
+    keeper::is_own_later,
+    lease::Lease,
+    leaving::GoesOn,
     waiting::News,
 };
 use crate::{
@@ -176,8 +182,7 @@ impl Inner {
         match settled {
             Ok(Settled::Ok { restored }) => {
                 if self.tier.remembers() {
-                    let record = done(lease, claim, (&rest, whole), settled_at);
-                    self.tier.keep(epoch, lease.identity(), &record, settled_at, began);
+                    self.remember(lease, claim, (&rest, whole), (settled_at, began, epoch));
                 }
                 // There was nothing that the store could have lost.
                 let restored = restored && lease.unguarded.is_none();
@@ -293,7 +298,7 @@ impl Inner {
         id: &Identity,
         ask: impl Fn() -> Reply<'a, T>,
     ) -> Result<T, StoreError> {
-        let pass = self.pass();
+        let pass = self.pass(Needed::ByWork).unwrap_or(Pass::Usual);
         let first = match ask().split() {
             Ok(answer) => answer,
             Err(pending) => self.awaited(self.times.store_timeout, pending).await,
@@ -318,7 +323,7 @@ impl Inner {
         let mut pause = Duration::from_millis(50);
         while self.now() < tries.until {
             self.env.clock.sleep_until(self.now() + self.jittered(pause)).await;
-            let pass = self.pass();
+            let pass = self.pass(Needed::ByWork).unwrap_or(Pass::Usual);
             let answer = self.within(call, id, ask()).await;
             self.ended(pass, &answer);
             match answer {
@@ -352,6 +357,30 @@ impl Inner {
             Some(_) if self.breaker.is_open() => Duration::ZERO,
             Some(_) => self.times.commit_wait.min(self.times.store_timeout),
         }
+    }
+
+    /// Remembers what a completion has written.
+    #[cold]
+    fn remember(
+        &self,
+        lease: &Lease,
+        claim: &Claim,
+        (rest, whole): (&Bytes, bool),
+        (settled_at, began, epoch): (StoreTime, Tick, u64),
+    ) {
+        let record = Record {
+            version: VERSION,
+            state: StateCode::Done,
+            flags: Flags::when(whole, Flags::BODY_KEPT),
+            fingerprint: lease.fingerprint(),
+            owner: claim.owner(),
+            fence: Some(claim.fence()),
+            attempt: claim.attempt(),
+            lease_until: StoreTime::default(),
+            expires_at: settled_at + lease.policy.ttl(),
+            rest: rest.clone(),
+        };
+        self.tier.keep(epoch, lease.identity(), &record, settled_at, began);
     }
 
     /// A settlement goes out. Where the one before it was not answered, nobody here knows what the record says: whoever
@@ -399,22 +428,6 @@ pub(super) fn outcome_rest(lease: &Lease, outcome: &Outcome, settled_at: StoreTi
 /// What is recorded with an outcome that nobody can tell.
 pub(super) fn words_rest(lease: &Lease, last: Option<&str>) -> Bytes {
     Rest::write(lease.meta(), &last.map_or(Payload::Nothing, |words| Payload::Words(words.into())))
-}
-
-/// The record that a completion has written.
-fn done(lease: &Lease, claim: &Claim, (rest, whole): (&Bytes, bool), settled_at: StoreTime) -> Record {
-    Record {
-        version: VERSION,
-        state: StateCode::Done,
-        flags: Flags::when(whole, Flags::BODY_KEPT),
-        fingerprint: lease.fingerprint(),
-        owner: claim.owner(),
-        fence: Some(claim.fence()),
-        attempt: claim.attempt(),
-        lease_until: StoreTime::default(),
-        expires_at: settled_at + lease.policy.ttl(),
-        rest: rest.clone(),
-    }
 }
 
 fn bodyless(outcome: &Outcome) -> Outcome {

@@ -144,8 +144,14 @@ pub(super) struct Asks {
 }
 
 impl Asks {
-    pub(super) fn say(&mut self, said: Said) {
-        self.said = said;
+    #[cold]
+    pub(super) fn found(&mut self, found: Option<Record>, now: StoreTime) {
+        self.said = Said::Found(found.map(Box::new), now);
+    }
+
+    #[cold]
+    pub(super) fn refused(&mut self, refusal: Refusal) {
+        self.said = Said::Refused(refusal);
     }
 }
 
