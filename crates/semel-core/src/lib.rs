@@ -16,6 +16,7 @@ pub mod identity;
 mod ids;
 pub mod judge;
 pub mod observe;
+mod pinned;
 pub mod policy;
 pub mod record;
 pub mod refusal;
@@ -25,3 +26,4 @@ pub mod testing;
 pub mod transition;
 
 pub use ids::{Fence, Owner, StoreTime};
+pub use pinned::pinned;

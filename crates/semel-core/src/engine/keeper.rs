@@ -151,7 +151,7 @@ fn look(inner: &Arc<Inner>) {
     }
     for (lease, what) in told {
         match what {
-            What::Overheld => lease.overheld.notify_one(),
+            What::Overheld => lease.tell_overheld(),
             _ => _ = lease.tell_lost(),
         }
         tell(inner, &lease, what);

@@ -6,6 +6,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -48,7 +49,8 @@ pub(crate) struct Lease {
     pub(super) is_lost: AtomicBool,
     lost: OnceLock<CancellationToken>,
     pub(super) is_overheld: AtomicBool,
-    pub(super) overheld: Notify,
+    /// The work that is to hear of it.
+    at_work: Mutex<Option<Waker>>,
     claim: Mutex<Option<Claim>>,
     claim_back: Notify,
     settlement: AtomicU8,
@@ -85,7 +87,7 @@ impl Lease {
             is_lost: AtomicBool::new(false),
             lost: OnceLock::new(),
             is_overheld: AtomicBool::new(false),
-            overheld: Notify::new(),
+            at_work: Mutex::new(None),
             claim: Mutex::new(Some(claim)),
             claim_back: Notify::new(),
             ask,
@@ -183,6 +185,29 @@ impl Lease {
         first
     }
 
+    /// Wakes the work after `is_overheld` was set.
+    pub(super) fn tell_overheld(&self) {
+        let at_work = self.at_work.lock().take();
+        if let Some(work) = at_work {
+            work.wake();
+        }
+    }
+
+    /// Ready once `max_hold` is over. For the work alone, which is one: only who asked last is woken. Asked for each time
+    /// that work waits, and cheaper than a `Notify`.
+    pub(super) fn poll_overheld(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut at_work = self.at_work.lock();
+        // The flag is set before the waker is taken: either it is seen here, or the waker there.
+        if self.is_overheld.load(Ordering::Acquire) {
+            return Poll::Ready(());
+        }
+        match &mut *at_work {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
     /// The token that [`tell_lost`](Self::tell_lost) cancels, made on first use: most work never asks.
     pub(super) fn lost_token(&self) -> CancellationToken {
         let token = self.lost.get_or_init(CancellationToken::new).clone();
@@ -278,7 +303,8 @@ impl fmt::Debug for Lease {
 
 /// The local end of a lease: from just before the sending, less five per cent for clocks that run apart.
 pub(super) fn local_deadline(sent: Tick, left: Duration) -> Tick {
-    sent + (left - left / 20)
+    let nanos = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
+    Tick::from_nanos(sent.as_nanos().saturating_add(nanos - nanos / 20))
 }
 
 /// How far the settlement is, which one task alone sends.

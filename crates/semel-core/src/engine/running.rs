@@ -2,7 +2,7 @@
 
 use std::{
     any::Any,
-    future::Future,
+    future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
     sync::Arc,
@@ -22,6 +22,7 @@ use super::{
 use crate::{
     judge::Recorded,
     observe::{Event, What},
+    pinned,
     refusal::Refusal,
 };
 
@@ -88,8 +89,8 @@ where
     F: Future<Output = Ran<T>> + Send + 'static,
     T: Send + 'static,
 {
-    let running = enter(Arc::clone(inner), call, |grant| execute(grant, work));
-    let going = GoesOn::once_polled(&**inner, "semel work", Box::pin(running));
+    let running = pinned(|| enter(Arc::clone(inner), call, |grant| execute(grant, work)));
+    let going = GoesOn::once_polled(&**inner, "semel work", running);
     async move {
         match going.await {
             Ok(answer) => answer,
@@ -107,10 +108,10 @@ where
     grant.when_dropped(Dropped::Unknown);
     let ended = {
         let mut work = pin!(unwinding(grant.run(), work));
-        let mut overheld = pin!(grant.lease().overheld.notified());
-        std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
+        let lease = grant.lease();
+        poll_fn(|cx| match work.as_mut().poll(cx) {
             Poll::Ready(ran) => Poll::Ready(ran.map_err(Ended::Panicked)),
-            Poll::Pending => overheld.as_mut().poll(cx).map(|()| Err(Ended::Overheld)),
+            Poll::Pending => lease.poll_overheld(cx).map(|()| Err(Ended::Overheld)),
         })
         .await
     };
@@ -209,7 +210,7 @@ where
     let ran = tokio::select! {
         biased;
         ran = work => Some(ran),
-        () = lease.overheld.notified() => None,
+        () = poll_fn(|cx| lease.poll_overheld(cx)) => None,
     };
     match ran {
         Some(Ran { value, verdict }) => executed(lease.unguarded, value, grant.settle(verdict).await),

@@ -26,6 +26,7 @@ use crate::{
     ids::StoreTime,
     judge::Recorded,
     observe::{Event, StoreCall, What},
+    pinned,
     record::{Body, Flags, Outcome, Payload, Record, Rest, StateCode, VERSION, Withheld},
     refusal::Refusal,
     store::{Claim, Releasing, Reply, Settled, Settlement, StoreError},
@@ -36,7 +37,7 @@ use crate::{
 pub(super) fn settle(hold: Hold, verdict: Verdict) -> impl Future<Output = Kept> + Send + use<> {
     let inner = Arc::clone(&hold.inner);
     let wait = inner.commit_wait(&hold.lease);
-    let recording = GoesOn::from_now(inner, "semel settle", Box::pin(Open { hold, verdict }.record()));
+    let recording = GoesOn::from_now(inner, "semel settle", pinned(|| Open { hold, verdict }.record()));
     let in_time = InTime { recording, wait, over: None };
     async move { in_time.await.unwrap_or(Kept::Unrecorded) }
 }

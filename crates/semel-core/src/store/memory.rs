@@ -7,7 +7,7 @@ use std::{collections::VecDeque, fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use self::shard::{Budget, Shard};
+use self::shard::{Budget, Growth, Shard};
 use super::{
     Ask, Claim, Claimed, Cursor, Durability, Entry, Extended, FenceStrength, Filter, Health, Issued, NewToken, Page,
     Purged, Releasing, Renewal, Renewed, Reply, Resolution, Resolved, Seen, Settled, Settlement, Store, StoreAdmin,
@@ -91,7 +91,9 @@ impl MemoryStore {
     ) -> Result<T, StoreError> {
         let mut shard = self.shard(id.digest()).lock();
         let now = self.clock.now();
-        match decision(shard.get(id.digest()), now) {
+        let found = shard.get(id.digest());
+        let held = found.map(|record| record.rest.len());
+        match decision(found, now) {
             Step::Leave(answer) => Ok(answer),
             Step::Remove(answer) => {
                 shard.remove(id.digest());
@@ -104,7 +106,8 @@ impl MemoryStore {
                 if !purged.unresolved.is_empty() {
                     self.unresolved.lock().unresolved.append(&mut purged.unresolved);
                 }
-                let wanted = shard.growth(id.digest(), &record);
+                // The sweep has spared what was found.
+                let wanted = Growth::of(held, &record);
                 if self.budget.has_room(wanted) || self.make_room(&mut shard, wanted) {
                     shard.put(id.digest(), record);
                     return Ok(answer);
@@ -122,7 +125,7 @@ impl MemoryStore {
     }
 
     /// Drops bodies until `wanted` fits: in the shard at hand, then in those that nobody is using.
-    fn make_room(&self, mine: &mut Shard, wanted: shard::Growth) -> bool {
+    fn make_room(&self, mine: &mut Shard, wanted: Growth) -> bool {
         if !self.budget.may_have_room(wanted) {
             return false;
         }

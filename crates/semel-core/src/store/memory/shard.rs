@@ -30,6 +30,16 @@ pub(super) struct Growth {
     pub(super) bytes: usize,
 }
 
+impl Growth {
+    /// What writing `record` adds, where a `rest` of `held` bytes was in its place.
+    pub(super) fn of(held: Option<usize>, record: &Record) -> Self {
+        match held {
+            Some(held) => Self { records: 0, bytes: record.rest.len().saturating_sub(held) },
+            None => Self { records: 1, bytes: RECORD_COST + record.rest.len() },
+        }
+    }
+}
+
 /// What all shards together hold, and may.
 pub(super) struct Budget {
     capacity: Capacity,
@@ -94,14 +104,6 @@ impl Shard {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8; 32], &Record)> {
         self.slots.iter().map(|s| (&s.digest, &s.record))
-    }
-
-    /// What writing `record` would add.
-    pub(super) fn growth(&self, digest: &[u8; 32], record: &Record) -> Growth {
-        match self.get(digest) {
-            Some(old) => Growth { records: 0, bytes: record.rest.len().saturating_sub(old.rest.len()) },
-            None => Growth { records: 1, bytes: RECORD_COST + record.rest.len() },
-        }
     }
 
     pub(super) fn put(&mut self, digest: &[u8; 32], record: Record) {
