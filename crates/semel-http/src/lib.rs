@@ -43,7 +43,8 @@
 //! # What the service sees
 //!
 //! The key's header field as it came, and `Semel-Identity`, `Semel-Fence`, `Semel-Attempt`; the same names from clients
-//! are removed. In the request's extensions is the [`Run`](semel_core::engine::Run) it belongs to.
+//! are removed. In the request's extensions is the [`Run`](semel_core::engine::Run) it belongs to (with
+//! [`GuardLayer::proxied`] only in its body).
 //!
 //! # Cost
 //!

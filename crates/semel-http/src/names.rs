@@ -66,6 +66,18 @@ impl Status {
     }
 
     pub(crate) const fn value(self) -> HeaderValue {
-        HeaderValue::from_static(self.as_str())
+        /// Looked at when this is compiled.
+        const fn fixed(status: Status) -> HeaderValue {
+            HeaderValue::from_static(status.as_str())
+        }
+        match self {
+            Self::Fresh => const { fixed(Self::Fresh) },
+            Self::Replayed => const { fixed(Self::Replayed) },
+            Self::Waited => const { fixed(Self::Waited) },
+            Self::Rejected => const { fixed(Self::Rejected) },
+            Self::Bypassed => const { fixed(Self::Bypassed) },
+            Self::Unrecorded => const { fixed(Self::Unrecorded) },
+            Self::Unknown => const { fixed(Self::Unknown) },
+        }
     }
 }

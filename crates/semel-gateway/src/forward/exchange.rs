@@ -31,13 +31,14 @@ use crate::pool::{Age, Link, Look, Outgoing, Payload, Sent, Want};
 pub(super) fn run<B>(
     shared: Arc<Shared<B>>,
     mut request: Request<B>,
+    run: Option<Run>,
 ) -> impl Future<Output = Response<ResponseBody<B>>> + Send + 'static
 where
     B: Payload,
 {
     let fields = hop::Fields::of(request.headers());
     let (names, has_host) = (fields.names, fields.host.is_some());
-    let about = About::of(&request, fields.request_id);
+    let about = About { request_id: fields.request_id.cloned(), run };
     let guarded = about.run.is_some() || request.extensions().get::<Guarded>().is_some();
     let whole = guarded.then(|| Instant::now() + shared.config.whole);
     let mut upgrade = None;
@@ -101,10 +102,6 @@ struct About {
 }
 
 impl About {
-    fn of<B>(request: &Request<B>, request_id: Option<&HeaderValue>) -> Self {
-        Self { request_id: request_id.cloned(), run: request.extensions().get::<Run>().cloned() }
-    }
-
     fn request_id(&self) -> Option<&str> {
         self.request_id.as_ref()?.to_str().ok()
     }

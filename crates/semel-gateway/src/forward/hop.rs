@@ -3,8 +3,8 @@
 use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{
-        CONNECTION, CONTENT_LENGTH, EXPECT, HOST, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING,
-        UPGRADE,
+        ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPECT, HOST,
+        PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SERVER, TE, TRANSFER_ENCODING, UPGRADE, USER_AGENT,
     },
 };
 use semel_http::names::X_REQUEST_ID;
@@ -91,12 +91,21 @@ impl<'a> Fields<'a> {
                 HOST => fields.host = fields.host.or(Some(value)),
                 TRANSFER_ENCODING => names.transfer_encoding = true,
                 CONNECTION => names.connection = names.connection.and(value),
+                _ if is_common(name) => {}
                 _ if *name == X_REQUEST_ID => fields.request_id = fields.request_id.or(Some(value)),
                 _ => names.one_hop |= of_one_hop(name),
             }
         }
         fields
     }
+}
+
+/// Names that most messages have and that mean nothing to a proxy: told apart without a look at their text.
+pub(crate) fn is_common(name: &HeaderName) -> bool {
+    matches!(
+        *name,
+        ACCEPT | ACCEPT_ENCODING | AUTHORIZATION | CONTENT_LENGTH | CONTENT_TYPE | DATE | SERVER | USER_AGENT
+    )
 }
 
 fn of_one_hop(name: &HeaderName) -> bool {

@@ -39,7 +39,7 @@ use std::{
 
 use futures_util::FutureExt;
 use http::{HeaderValue, Request, Response};
-use semel_core::observe::Seldom;
+use semel_core::{engine::Run, observe::Seldom, pinned};
 use tower_service::Service;
 
 use crate::{
@@ -135,6 +135,11 @@ where
         Self { shared: Arc::new(Shared { pool, config, core, unreached: Seldom::every(Duration::from_secs(1)) }) }
     }
 
+    /// Sends a request that belongs to `run`: not a byte of it goes out once the run's lease is over.
+    pub fn send(&self, request: Request<B>, run: Option<Run>) -> <Self as Service<Request<B>>>::Future {
+        pinned(|| exchange::run(self.shared.clone(), request, run).map(Ok))
+    }
+
     /// The connections.
     pub fn pool(&self) -> &Pool<B> {
         &self.shared.pool
@@ -154,6 +159,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        Box::pin(exchange::run(self.shared.clone(), request).map(Ok))
+        let run = request.extensions().get::<Run>().cloned();
+        self.send(request, run)
     }
 }

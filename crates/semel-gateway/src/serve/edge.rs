@@ -16,6 +16,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::Peer;
+use crate::forward::hop::is_common;
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const HOST_SEEN: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -137,6 +138,9 @@ impl There {
         for (name, value) in headers {
             if *name == HOST {
                 there.host = Some(value.clone());
+                continue;
+            }
+            if is_common(name) {
                 continue;
             }
             match name.as_str() {

@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use semel_admin::Metrics;
 use semel_admin::metrics::Why;
-use semel_core::engine::Run;
 use semel_core::env::Env;
 use semel_http::{Guard, GuardLayer, RequestView};
 use tower_layer::Layer as _;
@@ -16,11 +15,13 @@ use tower_service::Service;
 use super::rules::{self, host};
 use crate::config::{Mode, Rules, is_unsafe};
 use crate::forward::{Forward, ForwardConfig, ResponseBody};
-use crate::pool::Payload;
 use crate::serve::{Core, Edge, EdgeConfig, Forwarded, Peer, RequestBody, RequestIds};
 
 /// What one connection's requests pass, from the outside in.
-pub(super) type Stack = Edge<Guard<Dispatch<semel_http::RequestBody<RequestBody>>>>;
+pub(super) type Stack = Edge<Guard<Dispatch>>;
+
+/// A request's body behind the guard: it says which run the request belongs to.
+type Guarded = semel_http::RequestBody<RequestBody>;
 
 /// What every runtime makes its stack from.
 pub(super) struct Plan {
@@ -52,19 +53,14 @@ impl Plan {
 }
 
 /// Sends a request to the upstream of its rule.
-pub(super) struct Dispatch<B: Payload> {
-    upstreams: Arc<[Forward<B>]>,
+#[derive(Clone)]
+pub(super) struct Dispatch {
+    upstreams: Arc<[Forward<Guarded>]>,
     routes: Arc<Rules>,
     metrics: Metrics,
 }
 
-impl<B: Payload> Clone for Dispatch<B> {
-    fn clone(&self) -> Self {
-        Self { upstreams: Arc::clone(&self.upstreams), routes: Arc::clone(&self.routes), metrics: self.metrics.clone() }
-    }
-}
-
-impl<B: Payload> Dispatch<B> {
+impl Dispatch {
     /// A request with an effect that nobody guards: worth a number, with its reason.
     fn count_unguarded(&self, request: &RequestView<'_>) {
         let rule = rules::find(&self.routes, request);
@@ -78,18 +74,19 @@ impl<B: Payload> Dispatch<B> {
     }
 }
 
-impl<B: Payload> Service<Request<B>> for Dispatch<B> {
-    type Response = Response<ResponseBody<B>>;
+impl Service<Request<Guarded>> for Dispatch {
+    type Response = Response<ResponseBody<Guarded>>;
     type Error = Infallible;
-    type Future = <Forward<B> as Service<Request<B>>>::Future;
+    type Future = <Forward<Guarded> as Service<Request<Guarded>>>::Future;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, request: Request<Guarded>) -> Self::Future {
         // The guard leaves the run on what it has claimed.
-        if is_unsafe(request.method()) && request.extensions().get::<Run>().is_none() {
+        let run = request.body().run().cloned();
+        if run.is_none() && is_unsafe(request.method()) {
             self.count_unguarded(&RequestView::of(&request));
         }
         let index = match &*self.upstreams {
@@ -97,7 +94,6 @@ impl<B: Payload> Service<Request<B>> for Dispatch<B> {
             _ => self.routes.upstream(request.method(), host(&RequestView::of(&request)), request.uri().path()),
         };
         // Indexes come from the same file as the upstreams.
-        let mut upstream = self.upstreams[index.min(self.upstreams.len() - 1)].clone();
-        upstream.call(request)
+        self.upstreams[index.min(self.upstreams.len() - 1)].send(request, run)
     }
 }

@@ -87,7 +87,7 @@ pub async fn start(config: &Config, version: &str) -> Result<Gateway, StartError
     let plan = Plan {
         env: env.clone(),
         metrics,
-        guard: GuardLayer::routed(engine.clone(), table),
+        guard: GuardLayer::proxied(engine.clone(), table),
         routes: Arc::new(config.rules.clone()),
         upstreams,
         forwarded: transport::forwarded(config),

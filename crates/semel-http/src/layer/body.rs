@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
+use semel_core::engine::Run;
 use tokio::sync::mpsc;
 
 use super::{BoxError, gather::Whole};
@@ -27,7 +28,7 @@ pin_project! {
     #[project = RequestKindProj]
     enum RequestKind<B> {
         Passed { #[pin] body: B },
-        Whole { whole: Whole },
+        Whole { whole: Whole, run: Run },
     }
 }
 
@@ -36,8 +37,16 @@ impl<B> RequestBody<B> {
         Self { kind: RequestKind::Passed { body } }
     }
 
-    pub(super) const fn whole(whole: Whole) -> Self {
-        Self { kind: RequestKind::Whole { whole } }
+    pub(super) const fn whole(whole: Whole, run: Run) -> Self {
+        Self { kind: RequestKind::Whole { whole, run } }
+    }
+
+    /// The run that the request belongs to; `None` where it is not guarded.
+    pub const fn run(&self) -> Option<&Run> {
+        match &self.kind {
+            RequestKind::Passed { .. } => None,
+            RequestKind::Whole { run, .. } => Some(run),
+        }
     }
 }
 
@@ -48,21 +57,21 @@ impl<B: Body<Data = Bytes>> Body for RequestBody<B> {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().kind.project() {
             RequestKindProj::Passed { body } => body.poll_frame(cx),
-            RequestKindProj::Whole { whole } => Poll::Ready(whole.next_frame().map(Ok)),
+            RequestKindProj::Whole { whole, .. } => Poll::Ready(whole.next_frame().map(Ok)),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             RequestKind::Passed { body } => body.is_end_stream(),
-            RequestKind::Whole { whole } => whole.is_end(),
+            RequestKind::Whole { whole, .. } => whole.is_end(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             RequestKind::Passed { body } => body.size_hint(),
-            RequestKind::Whole { whole } => whole.size(),
+            RequestKind::Whole { whole, .. } => whole.size(),
         }
     }
 }

@@ -42,6 +42,8 @@ pub struct GuardLayer(Arc<Shared>);
 pub(crate) struct Shared {
     engine: Engine,
     rules: RuleSet,
+    /// Whether the service finds the run in the request's extensions, and not in its body alone.
+    run_in_extensions: bool,
 }
 
 enum RuleSet {
@@ -53,13 +55,24 @@ impl GuardLayer {
     /// One rule: for a layer that is put on the routes it is for.
     #[must_use]
     pub fn new(engine: Engine, rule: Rule) -> Self {
-        Self(Arc::new(Shared { engine, rules: RuleSet::One(Arc::new(rule)) }))
+        Self::made(engine, RuleSet::One(Arc::new(rule)), true)
     }
 
     /// A rule for each request, or none: for a layer in front of many routes.
     #[must_use]
     pub fn routed(engine: Engine, rules: impl Rules) -> Self {
-        Self(Arc::new(Shared { engine, rules: RuleSet::Many(Box::new(rules)) }))
+        Self::made(engine, RuleSet::Many(Box::new(rules)), true)
+    }
+
+    /// As [`routed`](Self::routed), in front of a proxy: it finds the run in [`RequestBody::run`] alone. In the request's
+    /// extensions, where an application's handlers look for it, it costs three allocations more.
+    #[must_use]
+    pub fn proxied(engine: Engine, rules: impl Rules) -> Self {
+        Self::made(engine, RuleSet::Many(Box::new(rules)), false)
+    }
+
+    fn made(engine: Engine, rules: RuleSet, run_in_extensions: bool) -> Self {
+        Self(Arc::new(Shared { engine, rules, run_in_extensions }))
     }
 }
 

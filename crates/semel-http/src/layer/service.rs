@@ -9,6 +9,7 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
+use semel_core::pinned;
 use tower_service::Service;
 
 use super::{
@@ -69,7 +70,7 @@ where
                 let listener = Listener(Arc::clone(&ticket));
                 let (head, body) = request.into_parts();
                 let work = Work::begin(ticket, ready, head);
-                ResponseFuture::guarded(Box::pin(flow::guarded(claimant, work, body)), listener)
+                ResponseFuture::guarded(pinned(|| flow::guarded(claimant, work, body)), listener)
             }
         }
     }

@@ -47,14 +47,18 @@ fn fence(number: u64, strength: FenceStrength) -> HeaderValue {
     let mut text = [0; MOST + ADVISORY.len()];
     text[MOST..].copy_from_slice(ADVISORY);
     let (mut rest, mut begin) = (number, MOST);
+    // Two digits at a time: there are sixteen of them.
     loop {
-        begin -= 1;
-        text[begin] = b'0' + (rest % 10) as u8;
-        rest /= 10;
+        begin -= 2;
+        let pair = (rest % 100) as u8;
+        text[begin] = b'0' + pair / 10;
+        text[begin + 1] = b'0' + pair % 10;
+        rest /= 100;
         if rest == 0 {
             break;
         }
     }
+    begin += usize::from(text[begin] == b'0');
     let end = match strength {
         FenceStrength::Strong => MOST,
         FenceStrength::Advisory => text.len(),

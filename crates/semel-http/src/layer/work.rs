@@ -62,8 +62,10 @@ impl<S> Work<S> {
         let Self { ticket, mut service, mut head, body } = *self;
         let is_guarded = run.unguarded().is_none();
         sign(&mut head.headers, &run, ticket.shared.engine.facts().fence);
-        head.extensions.insert(run);
-        let answer = service.call(Request::from_parts(head, RequestBody::whole(body)));
+        if ticket.shared.run_in_extensions {
+            head.extensions.insert(run.clone());
+        }
+        let answer = service.call(Request::from_parts(head, RequestBody::whole(body, run)));
         then(answer, move |answer| {
             let recorder = Recorder { ticket, is_guarded };
             match answer {

@@ -150,6 +150,21 @@ async fn the_rule_is_found_for_each_request_and_none_lets_it_pass() {
 }
 
 #[tokio::test]
+async fn a_proxy_finds_the_run_in_the_body_alone() {
+    let engine = Engine::memory();
+    let rule = Arc::new(rule().named("orders").build().unwrap());
+    let inner = service_fn(|request: Ask| async move {
+        let run = request.body().run().map(|run| run.attempt());
+        let extension = request.extensions().get::<semel_core::engine::Run>().is_some();
+        Ok::<_, std::convert::Infallible>(answer(200, format!("{run:?} {extension}")))
+    });
+    let service = GuardLayer::proxied(engine, move |_: &RequestView<'_>| Some(Arc::clone(&rule))).layer(inner);
+    assert_eq!(&*send(&service, post("k", "x")).await.body, b"Some(1) false");
+    let unguarded = Request::get("/orders").body(Body::empty()).unwrap();
+    assert_eq!(&*send(&service, unguarded).await.body, b"None false");
+}
+
+#[tokio::test]
 async fn a_refusal_carries_the_trace_and_the_form_that_was_asked_for() {
     let engine = Engine::memory();
     let service = mirror(&engine, rule());
