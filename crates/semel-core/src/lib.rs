@@ -26,4 +26,4 @@ pub mod testing;
 pub mod transition;
 
 pub use ids::{Fence, Owner, StoreTime};
-pub use pinned::pinned;
+pub use pinned::{boxed, pinned};

@@ -1,4 +1,4 @@
-//! Futures that are made where they stay.
+//! What is made where it stays.
 
 use std::{future::Future, pin::Pin};
 
@@ -16,6 +16,13 @@ use std::{future::Future, pin::Pin};
 ///
 /// Cost: one allocation.
 pub fn pinned<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
+    Box::into_pin(boxed(make))
+}
+
+/// What `make` makes, made in its box; see [`pinned`].
+///
+/// Cost: one allocation.
+pub fn boxed<T>(make: impl FnOnce() -> T) -> Box<T> {
     let room = Box::new_uninit();
-    Box::into_pin(Box::write(room, make()))
+    Box::write(room, make())
 }

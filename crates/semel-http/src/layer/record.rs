@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode, header};
 use http_body::{Body, Frame};
 use semel_core::{
+    boxed,
     engine::{Engine, Ran, Verdict},
     record::{Format, Outcome, Withheld},
 };
@@ -122,8 +123,8 @@ impl Recorder {
             Mark::Unknown | Mark::Lost => Verdict::Unknown { last: Some(status_words(head.status)) },
         };
         let instead = head.extensions.get::<ProblemKind>().copied();
-        let given = Given { head, body, not_sent: mark == Mark::NothingSent, instead };
-        Ran { value: Done::Answer(Box::new(given)), verdict }
+        let given = boxed(|| Given { head, body, not_sent: mark == Mark::NothingSent, instead });
+        Ran { value: Done::Answer(given), verdict }
     }
 
     fn mark(&self, status: StatusCode, headers: &HeaderMap, trailers: Option<&HeaderMap>, word: Option<Mark>) -> Mark {

@@ -5,7 +5,10 @@ use std::{future::Future, ops::ControlFlow, sync::Arc};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use semel_core::engine::{Ran, Run};
+use semel_core::{
+    boxed,
+    engine::{Ran, Run},
+};
 use tower_service::Service;
 
 use super::{BoxError, RequestBody, admit::Ticket, gather::Whole, record::Recorder, sign::sign, then::then};
@@ -48,7 +51,7 @@ pub(super) struct Given {
 impl<S> Work<S> {
     /// `service` was polled ready.
     pub(super) fn begin(ticket: Arc<Ticket>, service: S, head: http::request::Parts) -> Box<Self> {
-        Box::new(Self { ticket, service, head, body: Whole::default() })
+        boxed(|| Self { ticket, service, head, body: Whole::default() })
     }
 
     /// Not async itself: what the service has taken is not carried along.
