@@ -1,0 +1,291 @@
+//! A history held against a promise, one identity at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    history::{Call, Collector, Effect, Event, Last, Told, What},
+    promise::{Fences, Promise},
+    report::{Property, Report, Violation},
+};
+
+/// Holds what a collector has heard against a promise. Cost: linear in the number of events.
+#[must_use]
+pub fn check(collector: &Collector, promise: &Promise) -> Report {
+    let events = collector.events();
+    let mut report = Report::default();
+    let mut of_call = BTreeMap::new();
+    let mut stories: BTreeMap<&str, Story<'_>> = BTreeMap::new();
+    let mut all_forgotten = Vec::new();
+    for (place, event) in events.iter().enumerate() {
+        let identity = match &event.what {
+            What::Asks { call, identity, .. } => {
+                of_call.insert(*call, identity.as_str());
+                identity
+            }
+            What::Told { call, label, .. } => {
+                *report.told.entry(label.clone()).or_default() += 1;
+                of_call[call]
+            }
+            What::Effect(effect) => &effect.identity,
+            What::Forgot(Some(identity)) | What::Last { identity, .. } => identity,
+            What::Forgot(None) => {
+                all_forgotten.push((place, event));
+                continue;
+            }
+            What::Fault(name) => {
+                *report.faults.entry(name.clone()).or_default() += 1;
+                continue;
+            }
+        };
+        stories.entry(identity).or_insert_with(|| Story::new(identity)).hear(place, event);
+    }
+    for story in stories.values_mut() {
+        story.forget(&all_forgotten);
+        story.check(promise, &mut report);
+    }
+    report
+}
+
+/// A call and what came of it.
+struct Visit<'a> {
+    asked_at: usize,
+    question: &'a str,
+    told: Option<(usize, &'a Told, &'a str)>,
+}
+
+/// All that was heard of one identity.
+struct Story<'a> {
+    identity: &'a str,
+    events: Vec<(usize, &'a Event)>,
+    visits: BTreeMap<Call, Visit<'a>>,
+    effects: Vec<&'a Effect>,
+    forgotten: Vec<usize>,
+    last: Option<&'a Last>,
+}
+
+impl<'a> Story<'a> {
+    const fn new(identity: &'a str) -> Self {
+        Self {
+            identity,
+            events: Vec::new(),
+            visits: BTreeMap::new(),
+            effects: Vec::new(),
+            forgotten: Vec::new(),
+            last: None,
+        }
+    }
+
+    fn hear(&mut self, place: usize, event: &'a Event) {
+        self.events.push((place, event));
+        match &event.what {
+            What::Asks { call, question, .. } => {
+                self.visits.insert(*call, Visit { asked_at: place, question, told: None });
+            }
+            What::Told { call, told, label } => {
+                if let Some(visit) = self.visits.get_mut(call) {
+                    visit.told = Some((place, told, label));
+                }
+            }
+            What::Effect(effect) => self.effects.push(effect),
+            What::Forgot(_) => self.forgotten.push(place),
+            What::Last { last, .. } => self.last = Some(last),
+            What::Fault(_) => {}
+        }
+    }
+
+    /// Losses before anything was asked take nothing away.
+    fn forget(&mut self, all: &[(usize, &'a Event)]) {
+        let first = self.events.first().map_or(usize::MAX, |(place, _)| *place);
+        for (place, event) in all.iter().filter(|(place, _)| *place > first) {
+            self.events.push((*place, event));
+            self.forgotten.push(*place);
+        }
+        self.events.sort_by_key(|(place, _)| *place);
+    }
+
+    fn lives(&self) -> usize {
+        1 + self.forgotten.len()
+    }
+
+    fn is_forgotten_between(&self, from: usize, to: usize) -> bool {
+        self.forgotten.iter().any(|place| (from..to).contains(place))
+    }
+
+    fn wrong(&self, report: &mut Report, property: Property, words: String) {
+        let events = self.events.iter().map(|(_, event)| event.to_string()).collect();
+        report.violations.push(Violation { property, identity: self.identity.to_owned(), words, events });
+    }
+
+    fn check(&self, promise: &Promise, report: &mut Report) {
+        report.identities += 1;
+        report.calls += self.visits.len() as u64;
+        report.unanswered += self.visits.values().filter(|v| v.told.is_none()).count() as u64;
+        report.effects += self.effects.len() as u64;
+        self.effects_are_as_many_as_lives(promise, report);
+        self.fences_rise(promise, report);
+        self.only_what_was_asked_happened(report);
+        for (call, visit) in &self.visits {
+            if let Some((_, told, _)) = visit.told {
+                self.what_was_told_is_true(*call, visit, told, report);
+            }
+        }
+        self.answers_are_equal(report);
+        self.outcomes_stand(promise, report);
+        if let Some(last) = self.last {
+            self.the_record_agrees(last, promise, report);
+        }
+    }
+
+    fn effects_are_as_many_as_lives(&self, promise: &Promise, report: &mut Report) {
+        let guarded = self.effects.iter().filter(|e| e.fence.is_some()).count();
+        let unguarded = self.effects.len() - guarded;
+        if unguarded > 0 && !promise.open {
+            self.wrong(report, Property::OneEffect, format!("{unguarded} effects came unguarded"));
+        }
+        report.doubles.open += (self.effects.len().saturating_sub(1).min(unguarded)) as u64;
+        if guarded <= self.lives() {
+            report.doubles.loss += guarded.saturating_sub(1) as u64;
+        } else if promise.takeover {
+            report.doubles.loss += self.forgotten.len() as u64;
+            report.doubles.takeover += (guarded - self.lives()) as u64;
+        } else {
+            let lives = match self.forgotten.len() {
+                0 => "one life".to_owned(),
+                n => format!("{} lives", n + 1),
+            };
+            self.wrong(report, Property::OneEffect, format!("{guarded} effects in {lives}"));
+        }
+    }
+
+    fn fences_rise(&self, promise: &Promise, report: &mut Report) {
+        let mut highest = None;
+        for effect in self.effects.iter().filter(|e| e.fence.is_some()) {
+            if effect.fence > highest {
+                highest = effect.fence;
+            } else if promise.fences == Fences::Rise && self.forgotten.is_empty() {
+                let words = format!("effect {} came with a fence that is not above those before", effect.value);
+                self.wrong(report, Property::RisingFences, words);
+            } else {
+                report.fence_repeats += 1;
+            }
+        }
+    }
+
+    fn only_what_was_asked_happened(&self, report: &mut Report) {
+        let nothing_ran = |v: &Visit<'_>| matches!(v.told, Some((_, Told::Refused | Told::Mismatch, _)));
+        if self.visits.is_empty() && !self.effects.is_empty() {
+            self.wrong(report, Property::Asked, "effects of an identity that nobody asked about".into());
+        } else if !self.effects.is_empty() && self.visits.values().all(nothing_ran) {
+            let words = "every caller was told that nothing was run for it, and something was";
+            self.wrong(report, Property::NothingBehindFailure, words.into());
+        }
+        for effect in &self.effects {
+            if !self.visits.is_empty() && !self.visits.values().any(|v| v.question == effect.question) {
+                let words =
+                    format!("effect {} answers a question that nobody asked: {}", effect.value, effect.question);
+                self.wrong(report, Property::Asked, words);
+            }
+        }
+    }
+
+    fn what_was_told_is_true(&self, call: Call, visit: &Visit<'_>, told: &Told, report: &mut Report) {
+        let n = call.0;
+        if matches!(told, Told::Refused | Told::Mismatch)
+            && let Some(own) = self.effects.iter().find(|e| e.call == Some(call))
+        {
+            let words = format!("call {n} was told that nothing was run for it, and effect {} was its own", own.value);
+            self.wrong(report, Property::NothingBehindFailure, words);
+        }
+        if *told == Told::Mismatch && self.visits.values().all(|v| v.question == visit.question) {
+            let words = format!("call {n} was refused as another question, and all asked the same");
+            self.wrong(report, Property::OwnQuestion, words);
+        }
+        let Some(value) = told.value() else { return };
+        let Some(effect) = self.effects.iter().find(|e| e.value == value) else {
+            let words = format!("call {n} was told {value}, and no such effect took place");
+            return self.wrong(report, Property::EffectBehindSuccess, words);
+        };
+        if effect.question != visit.question {
+            let words = format!("call {n} asked {} and got the answer to {}", visit.question, effect.question);
+            self.wrong(report, Property::OwnQuestion, words);
+        }
+        if let (Told::Fresh(_) | Told::Unrecorded(_), Some(other)) = (told, effect.call)
+            && other != call
+        {
+            let words = format!("call {n} was told that it ran, and effect {value} is that of call {}", other.0);
+            self.wrong(report, Property::EffectBehindSuccess, words);
+        }
+    }
+
+    fn answers_are_equal(&self, report: &mut Report) {
+        let told = self.visits.values().filter_map(|v| v.told);
+        let values: BTreeSet<_> = told.filter_map(|(_, told, _)| told.standing()).collect();
+        if values.len() > self.lives() {
+            let words = format!("callers were told different outcomes: {values:?}");
+            self.wrong(report, Property::EqualAnswers, words);
+        }
+    }
+
+    /// The first outcome that was told as recorded, and where.
+    fn first_outcome(&self) -> Option<(usize, &'a str)> {
+        let told = self.visits.values().filter_map(|v| v.told);
+        told.filter_map(|(place, told, _)| Some((place, told.standing()?))).min()
+    }
+
+    fn outcomes_stand(&self, promise: &Promise, report: &mut Report) {
+        let Some((known_at, known)) = self.first_outcome() else { return };
+        let question = self.effects.iter().find(|e| e.value == known).map(|e| e.question.as_str());
+        for (call, visit) in &self.visits {
+            let Some((told_at, told, label)) = visit.told else { continue };
+            if visit.asked_at < known_at || self.is_forgotten_between(known_at, told_at) {
+                continue;
+            }
+            let right = match told {
+                Told::Replayed(value) => value == known,
+                Told::Mismatch => question != Some(visit.question),
+                Told::Refused | Told::Unclear => promise.after_success.contains(&label),
+                Told::Fresh(_) | Told::Unrecorded(_) => false,
+            };
+            if !right {
+                let words =
+                    format!("outcome {known} was known when call {} was made, and it was told {told}, {label}", call.0);
+                self.wrong(report, Property::OutcomeStands, words);
+            }
+        }
+    }
+
+    fn the_record_agrees(&self, last: &Last, promise: &Promise, report: &mut Report) {
+        let (kind, property, wrong) = match last {
+            Last::InFlight => {
+                let left = !promise.in_flight_at_the_end;
+                ("in flight", Property::Terminal, left.then(|| "still in flight when all is over".to_owned()))
+            }
+            Last::Done(Some(value)) => {
+                let none = !self.effects.iter().any(|e| e.value == *value);
+                let words = format!("the store has outcome {value}, and no such effect took place");
+                ("done", Property::RecordAgrees, none.then_some(words))
+            }
+            Last::Done(None) => ("done", Property::RecordAgrees, None),
+            Last::Unknown => ("unknown", Property::RecordAgrees, None),
+            Last::Parked => ("parked", Property::RecordAgrees, None),
+            Last::Nothing => {
+                let happened = self.forgotten.is_empty() && !promise.takeover && !self.effects.is_empty();
+                let words = "an effect took place, and the store would let the next one run".to_owned();
+                ("nothing", Property::RecordAgrees, happened.then_some(words))
+            }
+        };
+        *report.last.entry(kind).or_default() += 1;
+        if let Some(words) = wrong {
+            return self.wrong(report, property, words);
+        }
+        let Some((_, known)) = self.first_outcome().filter(|_| self.forgotten.is_empty()) else { return };
+        let agrees = match last {
+            Last::Done(value) => value.as_deref().is_none_or(|value| value == known),
+            _ => false,
+        };
+        if !agrees {
+            let words = format!("callers were told {known}, and at the end the store has {last:?}");
+            self.wrong(report, Property::RecordAgrees, words);
+        }
+    }
+}

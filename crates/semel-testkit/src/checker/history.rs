@@ -1,0 +1,219 @@
+//! What happened, in the order in which the collector heard of it.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use semel_core::env::{Clock, Tick};
+
+/// One question to the system under test.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct Call(pub u64);
+
+/// What a caller was told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// Its own run has this outcome, and it is recorded.
+    Fresh(String),
+    /// A recorded outcome.
+    Replayed(String),
+    /// Its own run has this outcome, and it may not be recorded.
+    Unrecorded(String),
+    /// A definite failure: nothing was run for this call.
+    Refused,
+    /// The same, because the key was used for another question.
+    Mismatch,
+    /// Nobody can tell what became of this call: a broken connection, a time-out.
+    Unclear,
+}
+
+impl Told {
+    /// The outcome, if one was told.
+    #[must_use]
+    pub fn value(&self) -> Option<&str> {
+        match self {
+            Self::Fresh(value) | Self::Replayed(value) | Self::Unrecorded(value) => Some(value),
+            Self::Refused | Self::Mismatch | Self::Unclear => None,
+        }
+    }
+
+    /// The outcome, if it was told as one that is recorded.
+    #[must_use]
+    pub fn standing(&self) -> Option<&str> {
+        match self {
+            Self::Fresh(value) | Self::Replayed(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+/// Something took place in the world.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Effect {
+    /// Of which identity.
+    pub identity: String,
+    /// What was asked.
+    pub question: String,
+    /// Unlike that of any other effect; who is told of it can be matched with it.
+    pub value: String,
+    /// The fence it came with; none: it came unguarded.
+    pub fence: Option<u64>,
+    /// The call for which it was done, where that is known.
+    pub call: Option<Call>,
+}
+
+/// What a store has of an identity at the end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Last {
+    /// Nothing, or nothing any more, or a free record: the next one runs.
+    Nothing,
+    /// In flight.
+    InFlight,
+    /// An outcome; none where its body was not kept.
+    Done(Option<String>),
+    /// An outcome that nobody can tell.
+    Unknown,
+    /// Given up after many attempts.
+    Parked,
+}
+
+/// One entry.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum What {
+    Asks {
+        call: Call,
+        who: String,
+        identity: String,
+        question: String,
+    },
+    Told {
+        call: Call,
+        told: Told,
+        label: String,
+    },
+    Effect(Effect),
+    /// The store lost, or may have lost, what it knew of an identity, or of all.
+    Forgot(Option<String>),
+    Last {
+        identity: String,
+        last: Last,
+    },
+    Fault(String),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Event {
+    pub(super) at: Duration,
+    pub(super) what: What,
+}
+
+/// Hears everything. Clones are one collector.
+#[derive(Clone)]
+pub struct Collector(Arc<Inner>);
+
+struct Inner {
+    clock: Arc<dyn Clock>,
+    began: Tick,
+    events: Mutex<(u64, Vec<Event>)>,
+}
+
+impl Collector {
+    /// One that has heard nothing. The clock is for people who read what went wrong.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let began = clock.now();
+        Self(Arc::new(Inner { clock, began, events: Mutex::default() }))
+    }
+
+    fn hear(&self, what: What) {
+        let at = self.0.clock.now().since(self.0.began);
+        self.0.events.lock().1.push(Event { at, what });
+    }
+
+    /// A caller is about to ask. What it is told comes by [`tell`](Self::tell); if nothing ever does (it left, it died),
+    /// that is as unclear as [`Told::Unclear`].
+    pub fn asks(&self, who: impl Into<String>, identity: impl Into<String>, question: impl Into<String>) -> Call {
+        let at = self.0.clock.now().since(self.0.began);
+        let mut events = self.0.events.lock();
+        events.0 += 1;
+        let call = Call(events.0);
+        let what = What::Asks { call, who: who.into(), identity: identity.into(), question: question.into() };
+        events.1.push(Event { at, what });
+        call
+    }
+
+    /// A caller has been told something. The label is its kind: coverage is counted by it.
+    pub fn tell(&self, call: Call, told: Told, label: impl Into<String>) {
+        self.hear(What::Told { call, told, label: label.into() });
+    }
+
+    /// Something took place. To be reported before anybody can be told of it.
+    pub fn effect(&self, effect: Effect) {
+        self.hear(What::Effect(effect));
+    }
+
+    /// The store lost, or may have lost, what it knew of an identity, or of all: another life may begin. To be reported
+    /// before the loss can show; where it may go on for a time, once more at the end.
+    pub fn forgot(&self, identity: Option<&str>) {
+        self.hear(What::Forgot(identity.map(Into::into)));
+    }
+
+    /// A fault was done to the system. Coverage is counted by its name.
+    pub fn fault(&self, name: impl Into<String>) {
+        self.hear(What::Fault(name.into()));
+    }
+
+    /// What the store has of an identity when all is over.
+    pub fn last(&self, identity: impl Into<String>, last: Last) {
+        self.hear(What::Last { identity: identity.into(), last });
+    }
+
+    /// How many calls there were.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.0.events.lock().0
+    }
+
+    pub(super) fn events(&self) -> Vec<Event> {
+        self.0.events.lock().1.clone()
+    }
+}
+
+impl fmt::Debug for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Collector({} events)", self.0.events.lock().1.len())
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>9.3} s  ", self.at.as_secs_f64())?;
+        match &self.what {
+            What::Asks { call, who, question, .. } => write!(f, "call {}: {who} asks {question}", call.0),
+            What::Told { call, told, label } => write!(f, "call {}: is told {told}, {label}", call.0),
+            What::Effect(effect) => {
+                write!(f, "EFFECT {} of {}", effect.value, effect.question)?;
+                match effect.fence {
+                    Some(fence) => write!(f, ", fence {fence}")?,
+                    None => f.write_str(", unguarded")?,
+                }
+                effect.call.map_or(Ok(()), |call| write!(f, ", for call {}", call.0))
+            }
+            What::Forgot(_) => f.write_str("the store forgets"),
+            What::Last { last, .. } => write!(f, "at the end the store has {last:?}"),
+            What::Fault(name) => write!(f, "fault: {name}"),
+        }
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fresh(value) => write!(f, "that it ran with outcome {value}"),
+            Self::Replayed(value) => write!(f, "the recorded outcome {value}"),
+            Self::Unrecorded(value) => write!(f, "that it ran with outcome {value}, perhaps not recorded"),
+            Self::Refused => f.write_str("that nothing was run for it"),
+            Self::Mismatch => f.write_str("that the key was used for another question"),
+            Self::Unclear => f.write_str("nothing certain"),
+        }
+    }
+}

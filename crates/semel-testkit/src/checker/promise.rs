@@ -1,0 +1,34 @@
+//! What is promised, and what is only counted.
+
+/// What is promised about fences.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fences {
+    /// They rise from effect to effect.
+    Rise,
+    /// A store that may forget hands them out: what does not rise is counted.
+    Advisory,
+}
+
+/// What a run has promised. Where the store forgot, more lives are allowed without being named here.
+#[derive(Clone, Debug)]
+pub struct Promise {
+    /// The rule says takeover: more effects than lives are counted.
+    pub takeover: bool,
+    /// The rule says to run unguarded when the store is away: such effects are counted.
+    pub open: bool,
+    /// See there.
+    pub fences: Fences,
+    /// A record may still be in flight when all is over: a dead owner's, under takeover, for its lease and grace.
+    pub in_flight_at_the_end: bool,
+    /// Labels of what a caller may be told, instead of the outcome, of an identity whose outcome somebody was told
+    /// before: that nothing was run for a reason of the moment.
+    pub after_success: &'static [&'static str],
+}
+
+impl Promise {
+    /// One effect in each life, rising fences, nothing left in flight.
+    #[must_use]
+    pub const fn strict(after_success: &'static [&'static str]) -> Self {
+        Self { takeover: false, open: false, fences: Fences::Rise, in_flight_at_the_end: false, after_success }
+    }
+}

@@ -1,0 +1,321 @@
+//! A checker that cannot fail is worth nothing: each property has a history that breaks it and one that only just does not.
+
+use std::sync::Arc;
+
+use super::{Call, Collector, Effect, Fences, Last, Promise, Property, Report, Told, check};
+use crate::clock::ManualClock;
+
+const STRICT: Promise = Promise::strict(&["store-unavailable"]);
+
+/// A history in the making, about order 7 unless it says otherwise.
+struct History(Collector);
+
+fn history() -> History {
+    History(Collector::new(Arc::new(ManualClock::new())))
+}
+
+fn effect(value: &str, fence: u64) -> Effect {
+    Effect { identity: "order-7".into(), question: "tea".into(), value: value.into(), fence: Some(fence), call: None }
+}
+
+fn fresh(value: &str) -> Told {
+    Told::Fresh(value.into())
+}
+
+fn replayed(value: &str) -> Told {
+    Told::Replayed(value.into())
+}
+
+impl History {
+    fn asks(&self) -> Call {
+        self.0.asks("worker", "order-7", "tea")
+    }
+
+    fn hears(&self, call: Call, told: Told) {
+        self.0.tell(call, told, "label");
+    }
+
+    /// A call that is told something at once.
+    fn call(&self, told: Told) -> Call {
+        let call = self.asks();
+        self.hears(call, told);
+        call
+    }
+
+    /// A run that is told of.
+    fn run(&self, value: &str, fence: u64) -> Call {
+        let call = self.asks();
+        self.0.effect(Effect { call: Some(call), ..effect(value, fence) });
+        self.hears(call, fresh(value));
+        call
+    }
+
+    fn report(&self) -> Report {
+        check(&self.0, &STRICT)
+    }
+
+    /// Exactly one thing is wrong, and the report says which.
+    fn is_caught(&self, property: Property, words: &str) {
+        self.is_caught_by(&STRICT, property, words);
+    }
+
+    fn is_caught_by(&self, promise: &Promise, property: Property, words: &str) {
+        let report = check(&self.0, promise);
+        let [violation] = &report.violations[..] else { panic!("one thing is wrong: {report}") };
+        assert_eq!((violation.property, violation.identity.as_str()), (property, "order-7"), "{report}");
+        assert!(violation.words.contains(words), "{words}: {report}");
+        assert!(!violation.events.is_empty());
+    }
+
+    fn is_clean(&self, promise: &Promise) -> Report {
+        let report = check(&self.0, promise);
+        assert!(report.violations.is_empty(), "{report}");
+        report
+    }
+}
+
+#[test]
+fn a_run_its_replays_and_refusals_are_as_promised() {
+    let h = history();
+    let waiter = h.asks();
+    h.run("a", 1);
+    h.hears(waiter, replayed("a"));
+    h.call(replayed("a"));
+    let other = h.0.asks("worker", "order-7", "coffee");
+    h.hears(other, Told::Mismatch);
+    let away = h.asks();
+    h.0.tell(away, Told::Refused, "store-unavailable");
+    h.asks();
+    h.0.last("order-7", Last::Done(Some("a".into())));
+    h.0.fault("kill");
+    let report = h.is_clean(&STRICT);
+    assert_eq!((report.calls, report.identities, report.effects, report.unanswered), (6, 1, 1, 1));
+    assert_eq!((report.told["label"], report.faults["kill"], report.last["done"]), (4, 1, 1));
+    assert_eq!(report.unseen(&["kill", "pause"], &["label", "in-flight"]), ["pause", "in-flight"]);
+}
+
+#[test]
+fn two_effects_in_one_life_are_caught() {
+    let h = history();
+    h.run("a", 1);
+    h.0.effect(effect("b", 2));
+    h.is_caught(Property::OneEffect, "2 effects in one life");
+}
+
+#[test]
+fn effects_of_two_identities_are_not_taken_for_two_of_one() {
+    let h = history();
+    h.run("a", 1);
+    let call = h.0.asks("worker", "order-8", "tea");
+    h.0.effect(Effect { identity: "order-8".into(), ..effect("b", 1) });
+    h.hears(call, fresh("b"));
+    assert_eq!(h.is_clean(&STRICT).effects, 2);
+}
+
+#[test]
+fn a_store_that_forgot_allows_one_more_life_and_counts_it() {
+    for whom in [None, Some("order-7")] {
+        let h = history();
+        h.run("a", 1);
+        h.0.forgot(whom);
+        h.run("b", 2);
+        h.call(replayed("b"));
+        assert_eq!(h.is_clean(&STRICT).doubles.loss, 1);
+        h.0.effect(effect("c", 3));
+        h.is_caught(Property::OneEffect, "3 effects in 2 lives");
+    }
+}
+
+#[test]
+fn a_loss_of_another_identity_or_before_the_first_call_allows_nothing() {
+    let h = history();
+    h.0.forgot(None);
+    h.run("a", 1);
+    h.0.forgot(Some("order-8"));
+    h.0.effect(effect("b", 2));
+    h.is_caught(Property::OneEffect, "2 effects in one life");
+}
+
+#[test]
+fn takeover_is_counted_where_the_rule_says_so() {
+    let h = history();
+    h.asks();
+    h.0.effect(effect("a", 1));
+    h.run("b", 2);
+    let promise = Promise { takeover: true, ..STRICT };
+    assert_eq!(h.is_clean(&promise).doubles.takeover, 1);
+    h.is_caught(Property::OneEffect, "2 effects");
+}
+
+#[test]
+fn an_unguarded_effect_is_counted_where_the_rule_says_so() {
+    let h = history();
+    let call = h.asks();
+    h.0.effect(Effect { fence: None, ..effect("a", 0) });
+    h.hears(call, Told::Unrecorded("a".into()));
+    h.run("b", 2);
+    assert_eq!(h.is_clean(&Promise { open: true, ..STRICT }).doubles.open, 1);
+    h.is_caught(Property::OneEffect, "unguarded");
+}
+
+#[test]
+fn an_outcome_without_an_effect_is_caught() {
+    for told in [fresh("a"), replayed("a"), Told::Unrecorded("a".into())] {
+        let h = history();
+        h.call(told);
+        h.is_caught(Property::EffectBehindSuccess, "no such effect");
+    }
+}
+
+#[test]
+fn a_run_that_was_anothers_is_caught() {
+    let h = history();
+    let (one, two) = (h.asks(), h.asks());
+    h.0.effect(Effect { call: Some(one), ..effect("a", 1) });
+    h.hears(two, fresh("a"));
+    h.is_caught(Property::EffectBehindSuccess, "is that of call 1");
+}
+
+#[test]
+fn a_refused_call_that_ran_is_caught() {
+    let h = history();
+    let (one, _lost) = (h.asks(), h.asks());
+    h.0.effect(Effect { call: Some(one), ..effect("a", 1) });
+    h.hears(one, Told::Refused);
+    h.is_caught(Property::NothingBehindFailure, "effect a was its own");
+}
+
+#[test]
+fn an_effect_when_all_were_refused_is_caught_and_one_that_is_unclear_explains_it() {
+    let h = history();
+    h.call(Told::Refused);
+    h.0.effect(effect("a", 1));
+    h.is_caught(Property::NothingBehindFailure, "every caller");
+    h.call(Told::Unclear);
+    h.is_clean(&STRICT);
+}
+
+#[test]
+fn different_answers_are_caught() {
+    let h = history();
+    let (one, two) = (h.asks(), h.asks());
+    h.0.effect(effect("a", 1));
+    h.0.effect(effect("b", 2));
+    h.hears(one, fresh("a"));
+    h.hears(two, fresh("b"));
+    h.is_caught_by(&Promise { takeover: true, ..STRICT }, Property::EqualAnswers, "different outcomes");
+}
+
+#[test]
+fn an_answer_to_another_question_is_caught() {
+    let h = history();
+    h.run("a", 1);
+    let other = h.0.asks("worker", "order-7", "coffee");
+    h.hears(other, replayed("a"));
+    h.is_caught(Property::OwnQuestion, "asked coffee");
+}
+
+#[test]
+fn a_mismatch_where_all_asked_the_same_is_caught() {
+    let h = history();
+    let early = h.asks();
+    h.run("a", 1);
+    h.hears(early, Told::Mismatch);
+    h.is_caught(Property::OwnQuestion, "all asked the same");
+}
+
+#[test]
+fn an_outcome_that_is_taken_back_is_caught() {
+    for told in [Told::Refused, Told::Unclear] {
+        let h = history();
+        let early = h.asks();
+        h.run("a", 1);
+        h.call(told);
+        h.is_caught(Property::OutcomeStands, "outcome a was known");
+        // One that had asked before may be told anything.
+        h.hears(early, Told::Unclear);
+        h.is_caught(Property::OutcomeStands, "outcome a was known");
+    }
+}
+
+#[test]
+fn an_outcome_that_the_store_forgot_need_not_stand() {
+    let h = history();
+    h.run("a", 1);
+    let call = h.asks();
+    h.0.forgot(None);
+    h.hears(call, Told::Unclear);
+    h.is_clean(&STRICT);
+}
+
+#[test]
+fn a_fence_that_does_not_rise_is_caught_or_counted() {
+    for second in [1, 2] {
+        let h = history();
+        h.asks();
+        h.0.effect(effect("a", 2));
+        h.0.effect(effect("b", second));
+        let promise = Promise { takeover: true, ..STRICT };
+        h.is_caught_by(&promise, Property::RisingFences, "effect b");
+        let advisory = Promise { fences: Fences::Advisory, ..promise };
+        assert_eq!(h.is_clean(&advisory).fence_repeats, 1);
+    }
+}
+
+#[test]
+fn what_is_left_in_flight_is_caught() {
+    let h = history();
+    h.asks();
+    h.0.last("order-7", Last::InFlight);
+    h.is_caught(Property::Terminal, "still in flight");
+    h.is_clean(&Promise { in_flight_at_the_end: true, ..STRICT });
+}
+
+#[test]
+fn a_record_that_says_otherwise_is_caught() {
+    for (last, words) in [
+        (Last::Unknown, "callers were told a, and at the end the store has Unknown"),
+        (Last::Parked, "callers were told a"),
+        (Last::Nothing, "would let the next one run"),
+        (Last::Done(Some("b".into())), "no such effect"),
+    ] {
+        let h = history();
+        h.run("a", 1);
+        h.0.last("order-7", last);
+        h.is_caught(Property::RecordAgrees, words);
+    }
+    let h = history();
+    h.run("a", 1);
+    h.0.last("order-7", Last::Done(None));
+    h.is_clean(&STRICT);
+    // A claim that took over and was released leaves it free: that is what takeover says.
+    let h = history();
+    h.asks();
+    h.0.effect(effect("a", 1));
+    h.0.last("order-7", Last::Nothing);
+    h.is_clean(&Promise { takeover: true, ..STRICT });
+}
+
+#[test]
+fn an_effect_that_nobody_asked_for_is_caught() {
+    let h = history();
+    h.0.effect(effect("a", 1));
+    h.is_caught(Property::Asked, "nobody asked about");
+    let h = history();
+    h.asks();
+    h.0.effect(Effect { question: "coffee".into(), ..effect("a", 1) });
+    h.is_caught(Property::Asked, "coffee");
+}
+
+#[test]
+fn a_report_says_in_words_who_and_what() {
+    let h = history();
+    h.run("a", 1);
+    h.0.effect(effect("b", 2));
+    let said = h.report().to_string();
+    for words in
+        ["order-7 (OneEffect): 2 effects", "call 1: worker asks tea", "EFFECT b of tea, fence 2", "1 violations"]
+    {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
