@@ -1,6 +1,8 @@
 //! The commands as a user meets them: the binary for `prove`, the library for the parts of `demo`; under `system` the
-//! gateway with storms, crashes and hostile clients.
+//! gateway with storms, crashes and hostile clients; under `chaos` several of them before one store, and what can happen
+//! to either.
 
+mod chaos;
 mod check;
 mod demo;
 mod doctor;

@@ -22,7 +22,7 @@ pub(crate) struct Setup {
     /// A place for data and configuration, kept as long as anybody uses it.
     dir: Arc<tempfile::TempDir>,
     upstream: String,
-    store: &'static str,
+    store: String,
     extra: String,
     level: &'static str,
     of_upstream: &'static str,
@@ -31,10 +31,18 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    pub(crate) fn new(upstream: &str, store: &'static str) -> Self {
+    pub(crate) fn new(upstream: &str, store: &str) -> Self {
         let dir = Arc::new(tempfile::tempdir().expect("a temporary directory"));
         let data = dir.path().join("data");
-        Self { dir, upstream: upstream.into(), store, extra: String::new(), level: "info", of_upstream: "", data }
+        Self {
+            dir,
+            upstream: upstream.into(),
+            store: store.into(),
+            extra: String::new(),
+            level: "info",
+            of_upstream: "",
+            data,
+        }
     }
 
     /// How much it logs.
@@ -63,7 +71,7 @@ impl Setup {
 
     /// Writes the configuration and returns its path.
     fn file(&self) -> PathBuf {
-        let store = match self.store {
+        let store = match self.store.as_str() {
             "embedded" => format!("embedded:{}", self.data.display()),
             other => other.to_owned(),
         };
@@ -180,8 +188,21 @@ impl Gateway {
 
     /// SIGTERM.
     pub(crate) fn terminate(&self) {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, Signal::TERM).expect("a child can be asked to end");
+        self.signal(Signal::TERM);
+    }
+
+    /// SIGSTOP: it stands still, its connections stay open.
+    pub(crate) fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// SIGCONT.
+    pub(crate) fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("a child can be signalled");
     }
 
     /// Waits for its end.

@@ -8,36 +8,36 @@
 #![expect(clippy::unwrap_used, reason = "tests, and what only they call")]
 
 mod bounds;
-mod client;
+pub(crate) mod client;
 mod crashes;
 mod disconnects;
-mod gateway;
+pub(crate) mod gateway;
 mod hostile;
 mod life;
 mod outcomes;
 mod replays;
 mod sameness;
 mod storms;
-mod upstream;
+pub(crate) mod upstream;
 mod words;
 
 use tokio::sync::{Mutex, MutexGuard};
 
 /// How often a loop goes round.
-fn rounds(base: usize) -> usize {
+pub(crate) fn rounds(base: usize) -> usize {
     let scale = std::env::var("SEMEL_TEST_SCALE").ok().and_then(|s| s.parse::<usize>().ok()).unwrap_or(1);
     base * scale
 }
 
 /// Held by tests that need the machine to themselves: two storms at once measure each other. (Under nextest each test
 /// is a process; there the test group `heavy` does the same.)
-async fn alone() -> MutexGuard<'static, ()> {
+pub(crate) async fn alone() -> MutexGuard<'static, ()> {
     static HEAVY: Mutex<()> = Mutex::const_new(());
     HEAVY.lock().await
 }
 
 /// `n` futures at once, their results in order.
-async fn together<T: Send + 'static>(
+pub(crate) async fn together<T: Send + 'static>(
     n: usize,
     make: impl Fn(usize) -> std::pin::Pin<Box<dyn Future<Output = T> + Send>>,
 ) -> Vec<T> {

@@ -33,10 +33,14 @@ impl Effect {
     }
 }
 
+/// Hears of each effect before anybody is told of it: what was asked, and the outcome that is told.
+type Witness = Box<dyn Fn(&Effect, &str) + Send + Sync>;
+
 #[derive(Default)]
 struct State {
     effects: Mutex<HashMap<String, Vec<Effect>>>,
     all: AtomicUsize,
+    witness: Option<Witness>,
 }
 
 /// A running service; it ends with the runtime.
@@ -52,9 +56,19 @@ impl Upstream {
     }
 
     pub(crate) async fn on(addr: SocketAddr) -> Self {
+        Self::with(addr, State::default()).await
+    }
+
+    /// One whose effects are told to somebody else as well.
+    pub(crate) async fn witnessed(witness: impl Fn(&Effect, &str) + Send + Sync + 'static) -> Self {
+        let state = State { witness: Some(Box::new(witness)), ..State::default() };
+        Self::with("127.0.0.1:0".parse().unwrap(), state).await
+    }
+
+    async fn with(addr: SocketAddr, state: State) -> Self {
         let listener = TcpListener::bind(addr).await.expect("a loopback address can be bound");
         let addr = listener.local_addr().unwrap();
-        let state = Arc::new(State::default());
+        let state = Arc::new(state);
         let upstream = Self { addr, state: Arc::clone(&state) };
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -114,6 +128,9 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
         let words: Vec<&str> = path.split('/').skip(1).collect();
         let number = |i: usize| words.get(i).and_then(|w| w.parse::<usize>().ok()).unwrap_or(0);
         let created = format!("{{\"order\":{total},\"run\":{n}}}");
+        if let Some(witness) = &state.witness {
+            witness(&effect, &created);
+        }
         let answer: Vec<u8> = match words[0] {
             "slow" => {
                 tokio::time::sleep(Duration::from_millis(number(1) as u64)).await;

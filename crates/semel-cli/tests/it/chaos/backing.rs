@@ -1,0 +1,49 @@
+//! The store behind the gateways, as far as faults are concerned.
+
+use std::net::SocketAddr;
+
+use semel_testkit::{checker::Collector, servers::proxy::Speaks, sim::Seeded};
+
+/// A call whose reply is lost on its way back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum StoreCall {
+    Claim,
+    Renew,
+    Complete,
+}
+
+/// Where a proxy can stand, and what tells calls apart there.
+pub(super) struct Wire {
+    pub(super) server: SocketAddr,
+    pub(super) speaks: Speaks,
+    /// Words in a request that make it a claim, a renewal, a completion.
+    pub(super) words: fn(StoreCall) -> &'static str,
+}
+
+/// A store, and what can happen to its servers.
+pub(super) trait Backing {
+    /// `store.url` of a gateway; `through` is the proxy that stands before the server, where one can.
+    fn url(&self, through: Option<SocketAddr>) -> String;
+
+    /// Where a proxy can stand; nowhere if the store lives in the gateway, or says by itself where its servers are.
+    fn wire(&self) -> Option<Wire> {
+        None
+    }
+
+    /// Whether the records die with the gateway.
+    fn dies_with_its_gateway(&self) -> bool {
+        false
+    }
+
+    /// Names of what can happen to its servers.
+    fn fates(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Makes one of them happen, from its beginning to its end. What the store forgets by it, or may forget, is told to
+    /// the collector before it shows.
+    async fn suffer(&mut self, fate: &'static str, collector: &Collector, random: &Seeded) {
+        let _ = (collector, random);
+        panic!("nothing happens to this store by the name of {fate}");
+    }
+}

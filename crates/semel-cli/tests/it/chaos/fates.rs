@@ -1,0 +1,171 @@
+//! What happens to gateways and to the network between them and the store.
+
+use std::time::Duration;
+
+use semel_testkit::{
+    servers::proxy::{Rule, Then, Way},
+    sim::Seeded,
+};
+
+use super::{
+    backing::{Backing, StoreCall},
+    field::{Field, LEASE},
+};
+
+/// How long a reply that is to be lost is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Something that happens once, from its beginning to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fate {
+    KillGateway,
+    PauseGateway,
+    DrainGateway,
+    /// The network between one gateway and the store drops everything.
+    PartitionBySilence,
+    /// It answers with resets.
+    PartitionByReset,
+    /// Requests arrive, nothing comes back.
+    RepliesAreHeld,
+    ConnectionsAreCut,
+    NetworkIsSlow,
+    ReplyLost(StoreCall),
+    /// The claim arrives when its deadline is over.
+    ClaimIsLate,
+    OfStore(&'static str),
+}
+
+impl Fate {
+    /// As coverage counts it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::KillGateway => "gateway killed",
+            Self::PauseGateway => "gateway paused beyond its lease",
+            Self::DrainGateway => "gateway drained",
+            Self::PartitionBySilence => "partition by silence",
+            Self::PartitionByReset => "partition by reset",
+            Self::RepliesAreHeld => "replies held",
+            Self::ConnectionsAreCut => "connections cut",
+            Self::NetworkIsSlow => "slow network",
+            Self::ReplyLost(StoreCall::Claim) => "reply to a claim lost",
+            Self::ReplyLost(StoreCall::Renew) => "reply to a renewal lost",
+            Self::ReplyLost(StoreCall::Complete) => "reply to a completion lost",
+            Self::ClaimIsLate => "claim late",
+            Self::OfStore(name) => name,
+        }
+    }
+
+    /// All that can happen with this store.
+    pub(super) fn all(backing: &impl Backing) -> Vec<Self> {
+        let mut all = vec![Self::KillGateway, Self::PauseGateway, Self::DrainGateway];
+        if backing.wire().is_some() {
+            all.extend([
+                Self::PartitionBySilence,
+                Self::PartitionByReset,
+                Self::RepliesAreHeld,
+                Self::ConnectionsAreCut,
+                Self::NetworkIsSlow,
+                Self::ReplyLost(StoreCall::Claim),
+                Self::ReplyLost(StoreCall::Renew),
+                Self::ReplyLost(StoreCall::Complete),
+                Self::ClaimIsLate,
+            ]);
+        }
+        all.extend(backing.fates().iter().map(|name| Self::OfStore(name)));
+        all
+    }
+}
+
+/// In an order that the seed says.
+pub(super) fn shuffle<T>(list: &mut [T], random: &Seeded) {
+    for n in (1..list.len()).rev() {
+        list.swap(n, usize::try_from(random.below(n as u64 + 1)).unwrap());
+    }
+}
+
+/// Between these two, by chance.
+fn between(random: &Seeded, least: Duration, most: Duration) -> Duration {
+    let span = u64::try_from((most - least).as_millis()).unwrap();
+    least + Duration::from_millis(random.below(span + 1))
+}
+
+impl<B: Backing> Field<B> {
+    /// Lets it happen to one of the gateways, or to the store.
+    pub(super) async fn happen(&mut self, fate: Fate, random: &Seeded) {
+        let n = usize::try_from(random.below(self.nodes.len() as u64)).unwrap();
+        let short = between(random, LEASE / 10, LEASE / 2);
+        let long = between(random, LEASE / 4, LEASE * 3 / 2);
+        match fate {
+            Fate::KillGateway => {
+                self.kill(n);
+                tokio::time::sleep(short).await;
+                self.start_anew(n).await;
+            }
+            Fate::PauseGateway => {
+                let gateway = self.nodes[n].gateway.as_ref().expect("all run between two fates");
+                gateway.pause();
+                tokio::time::sleep(between(random, LEASE * 5 / 4, LEASE * 2)).await;
+                gateway.resume();
+            }
+            Fate::DrainGateway => {
+                self.drain(n).await;
+                self.start_anew(n).await;
+            }
+            Fate::OfStore(name) => self.backing.suffer(name, &self.callers.collector, random).await,
+            _ => {
+                if !self.network(fate, n, short, long).await {
+                    return;
+                }
+            }
+        }
+        self.callers.collector.fault(fate.name());
+    }
+
+    /// Now that nobody has what it knew.
+    async fn start_anew(&mut self, n: usize) {
+        if self.backing.dies_with_its_gateway() {
+            self.callers.collector.forgot(None);
+        }
+        self.start(n).await;
+    }
+
+    /// `false` if it did not come to it.
+    async fn network(&self, fate: Fate, n: usize, short: Duration, long: Duration) -> bool {
+        let proxy = self.nodes[n].proxy.as_ref().expect("there is a network");
+        let words = self.backing.wire().expect("there is a network").words;
+        let rule = match fate {
+            Fate::ReplyLost(call) => {
+                let then = if short.as_millis().is_multiple_of(2) { Then::Close } else { Then::Silence };
+                Some(Rule::runs(words(call)).lose_reply(then))
+            }
+            Fate::ClaimIsLate => Some(Rule::runs(words(StoreCall::Claim)).delay_request(LEASE * 5 / 4)),
+            _ => None,
+        };
+        if let Some(rule) = rule {
+            let fired = proxy.rule(rule);
+            for _ in 0..PATIENCE.as_millis() / 10 {
+                if fired.count() > 0 {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            tokio::time::sleep(short).await;
+            proxy.heal();
+            return fired.count() > 0;
+        }
+        match fate {
+            Fate::PartitionBySilence => proxy.stall(),
+            Fate::PartitionByReset => proxy.refuse(),
+            Fate::RepliesAreHeld => proxy.silence(Way::Back),
+            Fate::ConnectionsAreCut => proxy.cut(),
+            Fate::NetworkIsSlow => {
+                proxy.delay(Way::There, LEASE / 20);
+                proxy.delay(Way::Back, LEASE / 20);
+            }
+            other => panic!("{other:?} is nothing of the network"),
+        }
+        tokio::time::sleep(long).await;
+        proxy.heal();
+        true
+    }
+}

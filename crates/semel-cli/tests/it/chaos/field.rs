@@ -1,0 +1,164 @@
+//! Gateways before one store and one service, and a run of everything that can happen to them.
+
+use std::{sync::Arc, time::Duration};
+
+use semel_core::env::{BootClock, Rng, SystemRng};
+use semel_testkit::{
+    checker::{Collector, Promise, Report, check},
+    servers::proxy::Proxy,
+    sim::Seeded,
+};
+
+use super::{
+    backing::Backing,
+    fates::{Fate, shuffle},
+    load::{Callers, witness},
+};
+use crate::system::{
+    alone,
+    gateway::{Gateway, Setup},
+    rounds,
+    upstream::Upstream,
+};
+
+/// A second: long enough to be renewed in time on a busy machine, short enough to be outlasted in a test.
+pub(super) const LEASE: Duration = Duration::from_secs(1);
+
+const RULE: &str = "[[rule]]\nname = \"orders\"\nmatch = \"/*\"\nlease = \"1s\"\non_in_flight = { wait = \"500ms\" }\n\
+                    [drain]\ndeadline = \"1s\"\n";
+
+/// A gateway, as long as it runs, and the network between it and the store.
+pub(super) struct Node {
+    setup: Setup,
+    pub(super) gateway: Option<Gateway>,
+    pub(super) proxy: Option<Proxy>,
+}
+
+/// The whole of it.
+pub(super) struct Field<B> {
+    pub(super) backing: B,
+    pub(super) callers: Callers,
+    pub(super) nodes: Vec<Node>,
+    _upstream: Upstream,
+}
+
+/// What a run is about.
+pub(super) struct Plan {
+    pub(super) gateways: usize,
+    pub(super) promise: Promise,
+    /// Labels of answers without which the run has proved too little.
+    pub(super) expected: &'static [&'static str],
+}
+
+impl<B: Backing> Field<B> {
+    pub(super) async fn set(backing: B, gateways: usize) -> Self {
+        let collector = Collector::new(Arc::new(BootClock));
+        let upstream = Upstream::witnessed(witness(collector.clone())).await;
+        let mut nodes = Vec::new();
+        for _ in 0..gateways {
+            let proxy = match backing.wire() {
+                Some(wire) => Some(Proxy::speaking(wire.speaks, wire.server).await),
+                None => None,
+            };
+            let url = backing.url(proxy.as_ref().map(Proxy::address));
+            let setup = Setup::new(&upstream.url(), &url).with(RULE);
+            nodes.push(Node { setup, gateway: None, proxy });
+        }
+        let callers = Callers::new(collector);
+        let mut field = Self { backing, callers, nodes, _upstream: upstream };
+        for n in 0..gateways {
+            field.start(n).await;
+        }
+        field
+    }
+
+    /// Starts a gateway; a store that is about to come back may refuse it at first.
+    pub(super) async fn start(&mut self, n: usize) {
+        let mut said = String::new();
+        for _ in 0..20 {
+            let setup = self.nodes[n].setup.clone();
+            match tokio::task::spawn_blocking(move || setup.try_start()).await.unwrap() {
+                Ok(gateway) => {
+                    self.callers.doors.set(n, Some(gateway.http));
+                    self.nodes[n].gateway = Some(gateway);
+                    return;
+                }
+                Err(words) => said = words,
+            }
+            tokio::time::sleep(LEASE / 5).await;
+        }
+        panic!("gateway {n} does not start: {said}");
+    }
+
+    pub(super) fn kill(&mut self, n: usize) {
+        self.nodes[n].gateway.take().expect("all run between two fates").kill();
+        self.callers.doors.set(n, None);
+    }
+
+    /// Asks it to end, while callers still come to its door for a moment.
+    pub(super) async fn drain(&mut self, n: usize) {
+        let mut gateway = self.nodes[n].gateway.take().expect("all run between two fates");
+        gateway.terminate();
+        tokio::time::sleep(LEASE / 20).await;
+        self.callers.doors.set(n, None);
+        tokio::task::spawn_blocking(move || gateway.ended(LEASE * 20)).await.unwrap();
+    }
+
+    /// What the gateways said, for a run that failed.
+    fn said(&self) -> String {
+        let said = |(n, node): (usize, &Node)| {
+            let text = node.gateway.as_ref().map(Gateway::said).unwrap_or_default();
+            let lines: Vec<_> = text.lines().rev().take(15).collect();
+            format!("gateway {n}:\n{}\n", lines.into_iter().rev().collect::<Vec<_>>().join("\n"))
+        };
+        self.nodes.iter().enumerate().map(said).collect()
+    }
+}
+
+/// The seed of a run: `SEMEL_TEST_SEED`, or a new one.
+fn seed() -> u64 {
+    if let Ok(text) = std::env::var("SEMEL_TEST_SEED") {
+        return text.parse().unwrap_or_else(|_| panic!("SEMEL_TEST_SEED={text}"));
+    }
+    let mut bytes = [0; 8];
+    SystemRng.fill(&mut bytes);
+    u64::from_le_bytes(bytes) >> 32
+}
+
+/// Lets everything happen once (times the scale), heals, waits until it is quiet, and checks. Fails when anything is
+/// not as promised, or when a fault or an expected answer was not seen.
+pub(super) async fn play<B: Backing>(backing: B, plan: &Plan) -> Report {
+    let _alone = alone().await;
+    let seed = seed();
+    let random = Seeded::new(seed);
+    let mut field = Field::set(backing, plan.gateways).await;
+    let workers = field.callers.start(&random);
+    let fates = Fate::all(&field.backing);
+    for _ in 0..rounds(1) {
+        let mut order = fates.clone();
+        shuffle(&mut order, &random);
+        for fate in order {
+            tokio::time::sleep(random.upto(LEASE)).await;
+            field.happen(fate, &random).await;
+        }
+    }
+    tokio::time::sleep(LEASE).await;
+    field.callers.stop();
+    workers.join_all().await;
+    field.end(&random).await;
+    let report = check(&field.callers.collector, &plan.promise);
+    let names: Vec<_> = fates.iter().map(|fate| fate.name()).collect();
+    let unseen = report.unseen(&names, plan.expected);
+    tell(&format!("seed {seed}: {report}"));
+    assert!(
+        report.violations.is_empty() && unseen.is_empty(),
+        "{report}never seen: {unseen:?}\n{}to see this order of faults again: SEMEL_TEST_SEED={seed}",
+        field.said()
+    );
+    report
+}
+
+#[expect(clippy::print_stderr, reason = "figures of a run, shown with --no-capture")]
+fn tell(words: &str) {
+    eprintln!("{words}");
+}

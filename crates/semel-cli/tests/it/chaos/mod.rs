@@ -1,0 +1,14 @@
+//! Gateways before one store and one service, and whatever can happen to them: each is killed, paused and cut off, replies
+//! are lost, stores restart and forget. Callers report to the checker of `semel-testkit`, and so does the service; when all
+//! is healed and quiet, the history is held against what is promised.
+//!
+//! `SEMEL_TEST_SEED` repeats the order of the faults of a run that failed (not its timing); `SEMEL_TEST_SCALE=10` makes
+//! each run ten times longer.
+#![expect(clippy::unwrap_used, reason = "tests, and what only they call")]
+
+mod alone;
+mod backing;
+mod end;
+mod fates;
+mod field;
+mod load;
