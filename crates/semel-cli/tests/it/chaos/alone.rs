@@ -1,13 +1,13 @@
 //! One gateway with a store of its own.
 
-use std::net::SocketAddr;
+use std::{collections::BTreeSet, net::SocketAddr};
 
 use super::{
     backing::Backing,
     end::{AFTER_SUCCESS, SEEN},
-    field::{Plan, play},
+    field::{Plan, play, run},
 };
-use semel_testkit::checker::Promise;
+use semel_testkit::checker::{Promise, Property};
 
 /// A store that lives in its gateway.
 struct Own(&'static str);
@@ -22,16 +22,33 @@ impl Backing for Own {
     }
 }
 
+const STRICT: Plan = Plan { gateways: 1, rule: "", promise: Promise::strict(AFTER_SUCCESS), expected: SEEN };
+
 #[tokio::test(flavor = "multi_thread")]
 async fn on_the_embedded_store_kills_pauses_and_drains_double_nothing() {
-    let report =
-        play(Own("embedded"), &Plan { gateways: 1, promise: Promise::strict(AFTER_SUCCESS), expected: SEEN }).await;
+    let report = play(Own("embedded"), &STRICT).await;
     assert_eq!(report.doubles.loss, 0, "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_the_memory_store_only_what_died_with_it_runs_again() {
-    let report =
-        play(Own("memory"), &Plan { gateways: 1, promise: Promise::strict(AFTER_SUCCESS), expected: SEEN }).await;
+    let report = play(Own("memory"), &STRICT).await;
     assert!(report.doubles.loss > 0, "losses are seen and counted: {report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn under_takeover_a_dead_owners_order_runs_again() {
+    let rule = "takeover = true\nupstream_idempotent = true\nsettle_after = \"2s\"\n";
+    // What the service broke off is unknown all the same: its owner is not dead.
+    let promise = Promise { takeover: true, ..STRICT.promise };
+    let report = play(Own("embedded"), &Plan { rule, promise, ..STRICT }).await;
+    assert!(report.doubles.takeover > 0, "it came to it: {report}");
+}
+
+/// That a run can fail at all: two gateways that do not see each other are the classic mistake.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_gateways_with_a_store_each_are_caught() {
+    let report = run(Own("embedded"), &Plan { gateways: 2, ..STRICT }).await.report;
+    let broken: BTreeSet<_> = report.violations.iter().map(|v| v.property).collect();
+    assert!(broken.contains(&Property::OneEffect) && broken.contains(&Property::EqualAnswers), "{report}");
 }

@@ -16,11 +16,11 @@ use super::{
 
 /// What a caller may be told, instead of its outcome, of an order that is done: nothing was run, for a reason of the moment,
 /// or the connection broke.
-pub(super) const AFTER_SUCCESS: &[&str] = &["store-unavailable", "store-full", "not connected", "broken off"];
+pub(super) const AFTER_SUCCESS: &[&str] = &["store-unavailable", "store-full", "not connected", "broken off", "left"];
 
 /// What callers are told in every run with faults in it.
 pub(super) const SEEN: &[&str] =
-    &["fresh", "replayed", "waited", "in-flight", "key-reused", "outcome-unknown", "broken off"];
+    &["fresh", "replayed", "waited", "in-flight", "key-reused", "outcome-unknown", "broken off", "left"];
 
 /// How many are asked about at once.
 const AT_ONCE: usize = 16;
@@ -33,7 +33,7 @@ impl<B: Backing> Field<B> {
     pub(super) async fn end(&self, random: &Seeded) {
         let seats = Arc::new(Semaphore::new(AT_ONCE));
         let mut asking = JoinSet::new();
-        for order in 1..self.callers.orders() {
+        for order in self.callers.orders() {
             let seat = Arc::clone(&seats).acquire_owned().await.expect("it is never closed");
             let (callers, random) = (self.callers.clone(), random.fork());
             asking.spawn(async move {
@@ -52,7 +52,7 @@ async fn last(callers: &Callers, order: u64, random: &Seeded) -> Last {
     // The question that ran is not known here: the wrong one is refused, and tells nothing.
     for n in 0..PATIENCE.as_millis() / pause.as_millis() {
         let question = QUESTIONS[usize::from(n % 2 == 1)];
-        said = callers.ask("the end", order, question, random).await;
+        said = callers.ask("the end", order, question, None, random).await;
         match said.as_ref().map(|(told, label)| (told, label.as_str())) {
             Some((Told::Fresh(value) | Told::Replayed(value), _)) => return Last::Done(Some(value.clone())),
             Some((_, "outcome-unknown")) => return Last::Unknown,

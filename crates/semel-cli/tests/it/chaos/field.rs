@@ -24,8 +24,9 @@ use crate::system::{
 /// A second: long enough to be renewed in time on a busy machine, short enough to be outlasted in a test.
 pub(super) const LEASE: Duration = Duration::from_secs(1);
 
-const RULE: &str = "[[rule]]\nname = \"orders\"\nmatch = \"/*\"\nlease = \"1s\"\non_in_flight = { wait = \"500ms\" }\n\
-                    [drain]\ndeadline = \"1s\"\n";
+/// Of every run; a plan adds to it.
+const RULE: &str = "[drain]\ndeadline = \"1s\"\n[upstream.shop.timeout]\nfirst_byte = \"2s\"\nwhole = \"2s\"\n\
+                    [[rule]]\nname = \"orders\"\nmatch = \"/*\"\nlease = \"1s\"\non_in_flight = { wait = \"500ms\" }\n";
 
 /// A gateway, as long as it runs, and the network between it and the store.
 pub(super) struct Node {
@@ -43,15 +44,18 @@ pub(super) struct Field<B> {
 }
 
 /// What a run is about.
+#[derive(Clone)]
 pub(super) struct Plan {
     pub(super) gateways: usize,
+    /// More lines of the rule.
+    pub(super) rule: &'static str,
     pub(super) promise: Promise,
     /// Labels of answers without which the run has proved too little.
     pub(super) expected: &'static [&'static str],
 }
 
 impl<B: Backing> Field<B> {
-    pub(super) async fn set(backing: B, gateways: usize) -> Self {
+    pub(super) async fn set(backing: B, gateways: usize, rule: &str) -> Self {
         let collector = Collector::new(Arc::new(BootClock));
         let upstream = Upstream::witnessed(witness(collector.clone())).await;
         let mut nodes = Vec::new();
@@ -61,7 +65,7 @@ impl<B: Backing> Field<B> {
                 None => None,
             };
             let url = backing.url(proxy.as_ref().map(Proxy::address));
-            let setup = Setup::new(&upstream.url(), &url).with(RULE);
+            let setup = Setup::new(&upstream.url(), &url).with(RULE).with(rule);
             nodes.push(Node { setup, gateway: None, proxy });
         }
         let callers = Callers::new(collector);
@@ -125,13 +129,32 @@ fn seed() -> u64 {
     u64::from_le_bytes(bytes) >> 32
 }
 
+/// What a run showed.
+pub(super) struct Shown {
+    pub(super) report: Report,
+    /// Faults that were to be done, and answers that were expected, and were not seen.
+    unseen: Vec<&'static str>,
+    said: String,
+    seed: u64,
+}
+
 /// Lets everything happen once (times the scale), heals, waits until it is quiet, and checks. Fails when anything is
 /// not as promised, or when a fault or an expected answer was not seen.
 pub(super) async fn play<B: Backing>(backing: B, plan: &Plan) -> Report {
+    let Shown { report, unseen, said, seed } = run(backing, plan).await;
+    assert!(
+        report.violations.is_empty() && unseen.is_empty(),
+        "{report}never seen: {unseen:?}\n{said}to see this order of faults again: SEMEL_TEST_SEED={seed}"
+    );
+    report
+}
+
+/// The same without a verdict.
+pub(super) async fn run<B: Backing>(backing: B, plan: &Plan) -> Shown {
     let _alone = alone().await;
     let seed = seed();
     let random = Seeded::new(seed);
-    let mut field = Field::set(backing, plan.gateways).await;
+    let mut field = Field::set(backing, plan.gateways, plan.rule).await;
     let workers = field.callers.start(&random);
     let fates = Fate::all(&field.backing);
     for _ in 0..rounds(1) {
@@ -150,12 +173,7 @@ pub(super) async fn play<B: Backing>(backing: B, plan: &Plan) -> Report {
     let names: Vec<_> = fates.iter().map(|fate| fate.name()).collect();
     let unseen = report.unseen(&names, plan.expected);
     tell(&format!("seed {seed}: {report}"));
-    assert!(
-        report.violations.is_empty() && unseen.is_empty(),
-        "{report}never seen: {unseen:?}\n{}to see this order of faults again: SEMEL_TEST_SEED={seed}",
-        field.said()
-    );
-    report
+    Shown { report, unseen, said: field.said(), seed }
 }
 
 #[expect(clippy::print_stderr, reason = "figures of a run, shown with --no-capture")]

@@ -23,8 +23,20 @@ use crate::system::{
 
 const WORKERS: u64 = 12;
 
+/// Of these, so many always have an order under way that outlasts a lease: whatever happens meets one.
+const PATIENT: u64 = 2;
+
+/// Their orders are numbered from here.
+const LONG: u64 = 1_000_000;
+
 /// The two bodies that are sent with a key.
 pub(super) const QUESTIONS: [&str; 2] = ["{\"item\":\"tea\"}", "{\"item\":\"coffee\"}"];
+
+/// What a caller is told where no gateway listens.
+const NOBODY: &str = "not connected";
+
+/// What is known of a caller who did not wait for the answer.
+const LEFT: &str = "left";
 
 /// Says which call a request belongs to; it goes through to the service.
 const CALL: &str = "X-Call";
@@ -56,16 +68,20 @@ pub(super) struct Callers {
     pub(super) doors: Doors,
     /// Orders are numbered from 1; this is the next, and there is always one before it.
     next: Arc<AtomicU64>,
+    next_long: Arc<AtomicU64>,
     over: Arc<AtomicBool>,
 }
 
 impl Callers {
     pub(super) fn new(collector: Collector) -> Self {
-        Self { collector, doors: Doors::default(), next: Arc::new(AtomicU64::new(2)), over: Arc::default() }
+        let number = |n| Arc::new(AtomicU64::new(n));
+        let (next, next_long) = (number(2), number(LONG + 1));
+        Self { collector, doors: Doors::default(), next, next_long, over: Arc::default() }
     }
 
-    pub(super) fn orders(&self) -> u64 {
-        self.next.load(Ordering::SeqCst)
+    /// All that were given out.
+    pub(super) fn orders(&self) -> impl Iterator<Item = u64> + use<> {
+        (1..self.next.load(Ordering::SeqCst)).chain(LONG + 1..self.next_long.load(Ordering::SeqCst))
     }
 
     pub(super) fn stop(&self) {
@@ -83,30 +99,53 @@ impl Callers {
 
     async fn work(self, n: u64, random: Seeded) {
         let who = format!("worker {n}");
+        let (is_patient, mut order) = (n < PATIENT, None);
         while !self.over.load(Ordering::SeqCst) {
-            let order = self.choose(&random);
+            let mine = order.unwrap_or_else(|| self.choose(is_patient, &random));
             let question = QUESTIONS[usize::from(random.one_in(12))];
-            self.ask(&who, order, question, &random).await;
+            let leaves = !is_patient && random.one_in(10);
+            let patience = leaves.then(|| random.upto(Duration::from_millis(400)));
+            let said = self.ask(&who, mine, question, patience, &random).await;
+            // As long as nobody is there it is still to be ordered.
+            let nobody = said.is_none_or(|(_, label)| label == NOBODY);
+            order = (is_patient && nobody).then_some(mine);
             tokio::time::sleep(random.upto(Duration::from_millis(60))).await;
         }
     }
 
     /// Most often one of the newest, so that copies meet; now and then one from long ago.
-    fn choose(&self, random: &Seeded) -> u64 {
-        let newest = self.orders() - 1;
+    fn choose(&self, is_patient: bool, random: &Seeded) -> u64 {
+        if is_patient {
+            return self.next_long.fetch_add(1, Ordering::SeqCst);
+        }
+        let newest = self.next.load(Ordering::SeqCst) - 1;
         match random.below(10) {
             0 => self.next.fetch_add(1, Ordering::SeqCst),
+            2 => (self.next_long.load(Ordering::SeqCst) - 1 - random.below(3)).max(LONG + 1),
             1 => random.below(newest) + 1,
             _ => newest.saturating_sub(random.below(8)).max(1),
         }
     }
 
-    /// Asks once, wherever a gateway is open, and reports what came of it. `None`: none is.
-    pub(super) async fn ask(&self, who: &str, order: u64, question: &str, random: &Seeded) -> Option<(Told, String)> {
+    /// Asks once, wherever a gateway is open, and reports what came of it. `None`: none is. Who has no patience leaves in
+    /// the middle of it.
+    pub(super) async fn ask(
+        &self,
+        who: &str,
+        order: u64,
+        question: &str,
+        patience: Option<Duration>,
+        random: &Seeded,
+    ) -> Option<(Told, String)> {
         let door = self.doors.any(random)?;
         let call = self.collector.asks(who, name(order), question);
         let ask = Ask::post(&target(order)).key(&name(order)).field(CALL, &call.0.to_string()).body(question);
-        let (told, label) = read(&ask.try_send(door).await);
+        let asking = ask.try_send(door);
+        let answer = match patience {
+            None => asking.await,
+            Some(patience) => tokio::time::timeout(patience, asking).await.unwrap_or(Err(LEFT.into())),
+        };
+        let (told, label) = read(&answer);
         self.collector.tell(call, told.clone(), label.as_str());
         Some((told, label))
     }
@@ -119,8 +158,8 @@ fn name(order: u64) -> String {
 /// What the service does with an order: most are quick, some outlast a lease, some break off.
 fn target(order: u64) -> String {
     match order % 20 {
+        _ if order > LONG => "/slow/1500".into(),
         3 => "/die".into(),
-        7 | 14 => "/slow/1500".into(),
         5 | 11 | 17 => "/slow/300".into(),
         n => format!("/slow/{n}"),
     }
@@ -130,7 +169,8 @@ fn target(order: u64) -> String {
 fn read(answer: &Result<Answer, String>) -> (Told, String) {
     let answer = match answer {
         Ok(answer) => answer,
-        Err(why) if why.starts_with("connect") => return (Told::Refused, "not connected".into()),
+        Err(why) if why.starts_with("connect") => return (Told::Refused, NOBODY.into()),
+        Err(why) if why == LEFT => return (Told::Unclear, LEFT.into()),
         Err(_) => return (Told::Unclear, "broken off".into()),
     };
     let (status, problem) = (answer.idempotency_status(), answer.problem());
