@@ -27,8 +27,8 @@ pub fn check(collector: &Collector, promise: &Promise) -> Report {
                 of_call[call]
             }
             What::Effect(effect) => &effect.identity,
-            What::Forgot(Some(identity)) | What::Last { identity, .. } => identity,
-            What::Forgot(None) => {
+            What::Forgot { identity: Some(identity), .. } | What::Last { identity, .. } => identity,
+            What::Forgot { identity: None, .. } => {
                 all_forgotten.push((place, event));
                 continue;
             }
@@ -59,7 +59,8 @@ struct Story<'a> {
     events: Vec<(usize, &'a Event)>,
     visits: BTreeMap<Call, Visit<'a>>,
     effects: Vec<&'a Effect>,
-    forgotten: Vec<usize>,
+    /// From when to when each loss could happen.
+    forgotten: Vec<(usize, usize)>,
     last: Option<&'a Last>,
 }
 
@@ -87,7 +88,7 @@ impl<'a> Story<'a> {
                 }
             }
             What::Effect(effect) => self.effects.push(effect),
-            What::Forgot(_) => self.forgotten.push(place),
+            What::Forgot { since, .. } => self.forgotten.push((*since, place)),
             What::Last { last, .. } => self.last = Some(last),
             What::Fault(_) => {}
         }
@@ -98,7 +99,9 @@ impl<'a> Story<'a> {
         let first = self.events.first().map_or(usize::MAX, |(place, _)| *place);
         for (place, event) in all.iter().filter(|(place, _)| *place > first) {
             self.events.push((*place, event));
-            self.forgotten.push(*place);
+            if let What::Forgot { since, .. } = event.what {
+                self.forgotten.push((since, *place));
+            }
         }
         self.events.sort_by_key(|(place, _)| *place);
     }
@@ -108,7 +111,7 @@ impl<'a> Story<'a> {
     }
 
     fn is_forgotten_between(&self, from: usize, to: usize) -> bool {
-        self.forgotten.iter().any(|place| (from..to).contains(place))
+        self.forgotten.iter().any(|(since, until)| *since < to && from <= *until)
     }
 
     fn wrong(&self, report: &mut Report, property: Property, words: String) {

@@ -91,8 +91,11 @@ pub(super) enum What {
         label: String,
     },
     Effect(Effect),
-    /// The store lost, or may have lost, what it knew of an identity, or of all.
-    Forgot(Option<String>),
+    /// The store lost, or may have lost, what it knew of an identity, or of all; at any time since that event.
+    Forgot {
+        identity: Option<String>,
+        since: usize,
+    },
     Last {
         identity: String,
         last: Last,
@@ -152,9 +155,17 @@ impl Collector {
     }
 
     /// The store lost, or may have lost, what it knew of an identity, or of all: another life may begin. To be reported
-    /// before the loss can show; where it may go on for a time, once more at the end.
-    pub fn forgot(&self, identity: Option<&str>) {
-        self.hear(What::Forgot(identity.map(Into::into)));
+    /// before the loss can show. Returns the place of this report, for [`forgot_since`](Self::forgot_since).
+    pub fn forgot(&self, identity: Option<&str>) -> usize {
+        let now = self.0.events.lock().1.len();
+        self.forgot_since(now, identity);
+        now
+    }
+
+    /// The same at the end of a time in which it could happen at any moment, as while two servers both believe that they
+    /// are the primary: one life more.
+    pub fn forgot_since(&self, since: usize, identity: Option<&str>) {
+        self.hear(What::Forgot { identity: identity.map(Into::into), since });
     }
 
     /// A fault was done to the system. Coverage is counted by its name.
@@ -198,7 +209,7 @@ impl fmt::Display for Event {
                 }
                 effect.call.map_or(Ok(()), |call| write!(f, ", for call {}", call.0))
             }
-            What::Forgot(_) => f.write_str("the store forgets"),
+            What::Forgot { .. } => f.write_str("the store forgets, or may have"),
             What::Last { last, .. } => write!(f, "at the end the store has {last:?}"),
             What::Fault(name) => write!(f, "fault: {name}"),
         }

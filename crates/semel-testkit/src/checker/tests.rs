@@ -249,6 +249,18 @@ fn an_outcome_that_the_store_forgot_need_not_stand() {
 }
 
 #[test]
+fn a_loss_that_could_happen_at_any_time_counts_from_its_beginning() {
+    let h = history();
+    let began = h.0.forgot(None);
+    h.run("a", 1);
+    h.run("b", 2);
+    h.0.forgot_since(began, None);
+    h.is_clean(&STRICT);
+    h.0.effect(effect("c", 3));
+    h.is_caught(Property::OneEffect, "3 effects in 2 lives");
+}
+
+#[test]
 fn a_fence_that_does_not_rise_is_caught_or_counted() {
     for second in [1, 2] {
         let h = history();

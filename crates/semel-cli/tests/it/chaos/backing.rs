@@ -2,7 +2,11 @@
 
 use std::net::SocketAddr;
 
-use semel_testkit::{checker::Collector, servers::proxy::Speaks, sim::Seeded};
+use semel_testkit::{
+    checker::Collector,
+    servers::proxy::{Request, Speaks},
+    sim::Seeded,
+};
 
 /// A call whose reply is lost on its way back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,8 +20,8 @@ pub(super) enum StoreCall {
 pub(super) struct Wire {
     pub(super) server: SocketAddr,
     pub(super) speaks: Speaks,
-    /// Words in a request that make it a claim, a renewal, a completion.
-    pub(super) words: fn(StoreCall) -> &'static str,
+    /// Whether a request is this call of the store.
+    pub(super) is: fn(StoreCall, &Request<'_>) -> bool,
 }
 
 /// A store, and what can happen to its servers.

@@ -19,8 +19,7 @@ use super::{
 pub(super) const AFTER_SUCCESS: &[&str] = &["store-unavailable", "store-full", "not connected", "broken off", "left"];
 
 /// What callers are told in every run with faults in it.
-pub(super) const SEEN: &[&str] =
-    &["fresh", "replayed", "waited", "in-flight", "key-reused", "outcome-unknown", "broken off", "left"];
+pub(super) const SEEN: &[&str] = &["fresh", "replayed", "waited", "in-flight", "key-reused", "outcome-unknown", "left"];
 
 /// How many are asked about at once.
 const AT_ONCE: usize = 16;

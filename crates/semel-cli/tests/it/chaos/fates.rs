@@ -84,7 +84,7 @@ pub(super) fn shuffle<T>(list: &mut [T], random: &Seeded) {
 }
 
 /// Between these two, by chance.
-fn between(random: &Seeded, least: Duration, most: Duration) -> Duration {
+pub(super) fn between(random: &Seeded, least: Duration, most: Duration) -> Duration {
     let span = u64::try_from((most - least).as_millis()).unwrap();
     least + Duration::from_millis(random.below(span + 1))
 }
@@ -132,13 +132,15 @@ impl<B: Backing> Field<B> {
     /// `false` if it did not come to it.
     async fn network(&self, fate: Fate, n: usize, short: Duration, long: Duration) -> bool {
         let proxy = self.nodes[n].proxy.as_ref().expect("there is a network");
-        let words = self.backing.wire().expect("there is a network").words;
+        let is = self.backing.wire().expect("there is a network").is;
         let rule = match fate {
             Fate::ReplyLost(call) => {
                 let then = if short.as_millis().is_multiple_of(2) { Then::Close } else { Then::Silence };
-                Some(Rule::runs(words(call)).lose_reply(then))
+                Some(Rule::when(move |request| is(call, request)).lose_reply(then))
             }
-            Fate::ClaimIsLate => Some(Rule::runs(words(StoreCall::Claim)).delay_request(LEASE * 5 / 4)),
+            Fate::ClaimIsLate => {
+                Some(Rule::when(move |request| is(StoreCall::Claim, request)).delay_request(LEASE * 5 / 4))
+            }
             _ => None,
         };
         if let Some(rule) = rule {

@@ -26,7 +26,10 @@ pub(super) const LEASE: Duration = Duration::from_secs(1);
 
 /// Of every run; a plan adds to it.
 const RULE: &str = "[drain]\ndeadline = \"1s\"\n[upstream.shop.timeout]\nfirst_byte = \"2s\"\nwhole = \"2s\"\n\
-                    [[rule]]\nname = \"orders\"\nmatch = \"/*\"\nlease = \"1s\"\non_in_flight = { wait = \"500ms\" }\n";
+                    [[rule]]\nname = \"orders\"\nmatch = \"/*\"\nlease = \"1s\"\n";
+
+/// Nobody waits long, so that some are told that it is in flight.
+const HURRIED: &str = "on_in_flight = { wait = \"500ms\" }\n";
 
 /// A gateway, as long as it runs, and the network between it and the store.
 pub(super) struct Node {
@@ -40,7 +43,7 @@ pub(super) struct Field<B> {
     pub(super) backing: B,
     pub(super) callers: Callers,
     pub(super) nodes: Vec<Node>,
-    _upstream: Upstream,
+    pub(super) upstream: Upstream,
 }
 
 /// What a run is about.
@@ -69,7 +72,7 @@ impl<B: Backing> Field<B> {
             nodes.push(Node { setup, gateway: None, proxy });
         }
         let callers = Callers::new(collector);
-        let mut field = Self { backing, callers, nodes, _upstream: upstream };
+        let mut field = Self { backing, callers, nodes, upstream };
         for n in 0..gateways {
             field.start(n).await;
         }
@@ -154,7 +157,7 @@ pub(super) async fn run<B: Backing>(backing: B, plan: &Plan) -> Shown {
     let _alone = alone().await;
     let seed = seed();
     let random = Seeded::new(seed);
-    let mut field = Field::set(backing, plan.gateways, plan.rule).await;
+    let mut field = Field::set(backing, plan.gateways, &format!("{HURRIED}{}", plan.rule)).await;
     let workers = field.callers.start(&random);
     let fates = Fate::all(&field.backing);
     for _ in 0..rounds(1) {
