@@ -41,6 +41,7 @@ pub fn check(collector: &Collector, promise: &Promise) -> Report {
     }
     for story in stories.values_mut() {
         story.forget(&all_forgotten);
+        story.is_open = promise.open;
         story.check(promise, &mut report);
     }
     report
@@ -61,6 +62,8 @@ struct Story<'a> {
     effects: Vec<&'a Effect>,
     /// From when to when each loss could happen.
     forgotten: Vec<(usize, usize)>,
+    /// Whatever the store did not see may have run: nothing is promised of the identity as a whole.
+    is_open: bool,
     last: Option<&'a Last>,
 }
 
@@ -72,6 +75,7 @@ impl<'a> Story<'a> {
             visits: BTreeMap::new(),
             effects: Vec::new(),
             forgotten: Vec::new(),
+            is_open: false,
             last: None,
         }
     }
@@ -110,8 +114,13 @@ impl<'a> Story<'a> {
         1 + self.forgotten.len()
     }
 
+    /// Whether what is known of it stands.
+    fn is_whole(&self) -> bool {
+        !self.is_open && self.forgotten.is_empty()
+    }
+
     fn is_forgotten_between(&self, from: usize, to: usize) -> bool {
-        self.forgotten.iter().any(|(since, until)| *since < to && from <= *until)
+        self.is_open || self.forgotten.iter().any(|(since, until)| *since < to && from <= *until)
     }
 
     fn wrong(&self, report: &mut Report, property: Property, words: String) {
@@ -148,6 +157,8 @@ impl<'a> Story<'a> {
         report.doubles.open += (self.effects.len().saturating_sub(1).min(unguarded)) as u64;
         if guarded <= self.lives() {
             report.doubles.loss += guarded.saturating_sub(1) as u64;
+        } else if promise.open {
+            report.doubles.open += (guarded - self.lives()) as u64;
         } else if promise.takeover {
             report.doubles.loss += self.forgotten.len() as u64;
             report.doubles.takeover += (guarded - self.lives()) as u64;
@@ -165,7 +176,7 @@ impl<'a> Story<'a> {
         for effect in self.effects.iter().filter(|e| e.fence.is_some()) {
             if effect.fence > highest {
                 highest = effect.fence;
-            } else if promise.fences == Fences::Rise && self.forgotten.is_empty() {
+            } else if promise.fences == Fences::Rise && self.is_whole() {
                 let words = format!("effect {} came with a fence that is not above those before", effect.value);
                 self.wrong(report, Property::RisingFences, words);
             } else {
@@ -223,7 +234,7 @@ impl<'a> Story<'a> {
     fn answers_are_equal(&self, report: &mut Report) {
         let told = self.visits.values().filter_map(|v| v.told);
         let values: BTreeSet<_> = told.filter_map(|(_, told, _)| told.standing()).collect();
-        if values.len() > self.lives() {
+        if values.len() > self.lives() && !self.is_open {
             let words = format!("callers were told different outcomes: {values:?}");
             self.wrong(report, Property::EqualAnswers, words);
         }
@@ -272,7 +283,7 @@ impl<'a> Story<'a> {
             Last::Unknown => ("unknown", Property::RecordAgrees, None),
             Last::Parked => ("parked", Property::RecordAgrees, None),
             Last::Nothing => {
-                let happened = self.forgotten.is_empty() && !promise.takeover && !self.effects.is_empty();
+                let happened = self.is_whole() && !promise.takeover && !self.effects.is_empty();
                 let words = "an effect took place, and the store would let the next one run".to_owned();
                 ("nothing", Property::RecordAgrees, happened.then_some(words))
             }
@@ -281,7 +292,7 @@ impl<'a> Story<'a> {
         if let Some(words) = wrong {
             return self.wrong(report, property, words);
         }
-        let Some((_, known)) = self.first_outcome().filter(|_| self.forgotten.is_empty()) else { return };
+        let Some((_, known)) = self.first_outcome().filter(|_| self.is_whole()) else { return };
         let agrees = match last {
             Last::Done(value) => value.as_deref().is_none_or(|value| value == known),
             _ => false,

@@ -14,7 +14,8 @@ pub enum Fences {
 pub struct Promise {
     /// The rule says takeover: more effects than lives are counted.
     pub takeover: bool,
-    /// The rule says to run unguarded when the store is away: such effects are counted.
+    /// The rule says to run unguarded when the store is away: what comes of that is counted. Answers still tell of effects
+    /// that took place, of the question that was asked.
     pub open: bool,
     /// See there.
     pub fences: Fences,

@@ -10,9 +10,12 @@ use semel_core::{
     policy::Policy,
     record::{Format, Outcome},
 };
-use semel_testkit::sim::{Seeded, give_way};
+use semel_testkit::{
+    checker::{self, Collector, Effect},
+    sim::{Seeded, give_way},
+};
 
-use super::ledger::{Effect, Ledger, Told, kept_name, value};
+use super::{crowd::Crowd, reports};
 
 pub(super) fn secret() -> Secret {
     Secret::from_material(b"0123456789abcdef").expect("it is long enough")
@@ -21,6 +24,11 @@ pub(super) fn secret() -> Secret {
 pub(super) fn identity(key: u64) -> Identity {
     let namespace = Namespace::http("sim").expect("it is a name");
     Identity::new(&secret(), Kind::Key, namespace, &Scope::shared(), &Key::new(&key, Display::Full))
+}
+
+/// A key as the collector knows it.
+pub(super) fn name(key: u64) -> String {
+    format!("key {key}")
 }
 
 /// What the work of a call does.
@@ -89,17 +97,18 @@ impl Visit {
         Call::new(identity(self.key), fingerprint, Arc::clone(policy))
     }
 
-    /// Goes in, and tells the ledger what came of it.
-    pub(super) async fn go(self, engine: Engine, policy: Arc<Policy>, ledger: Arc<Ledger>) {
-        let known = ledger.known(self.key);
+    /// Goes in, and tells the collector what came of it.
+    pub(super) async fn go(self, engine: Engine, policy: Arc<Policy>, collector: Collector, crowd: Arc<Crowd>) {
+        let asked = collector.asks(format!("{:?}", self.door), name(self.key), self.question.to_string());
         let clock = Arc::clone(&engine.env().clock);
-        let work = Work { visit: self.clone(), ledger: Arc::clone(&ledger), clock };
+        let work = Work { visit: self.clone(), collector: collector.clone(), crowd, asked, clock };
         let call = self.call(&policy);
-        let told = match self.door {
-            Door::Owned => Told::of(&engine.run(call, |run| work.run(run)).await),
+        match self.door {
+            Door::Owned => reports::answered(&collector, asked, &engine.run(call, |run| work.run(run)).await),
             // A panic would go on through an inline caller, who is the test here.
             Door::Inline if self.plan != Plan::Panics => {
-                Told::of(&engine.run_inline(call, OnCancel::Unknown, |run| work.run(run)).await)
+                let answer = engine.run_inline(call, OnCancel::Unknown, |run| work.run(run)).await;
+                reports::answered(&collector, asked, &answer);
             }
             Door::Inline | Door::TwoSteps => match engine.begin(call).await {
                 Begin::Granted(grant) | Begin::Unguarded { grant, .. } => {
@@ -107,7 +116,7 @@ impl Visit {
                         drop(grant);
                         return;
                     }
-                    let (run, grant_kind) = (grant.run(), grant.unguarded());
+                    let (run, is_unguarded) = (grant.run(), grant.unguarded().is_some());
                     let lost = run.lost();
                     let answer = tokio::select! {
                         biased;
@@ -116,23 +125,25 @@ impl Visit {
                         () = lost.cancelled() => return,
                     };
                     let kept = grant.settle(answer.verdict).await;
-                    match grant_kind {
-                        None => Told::Executed(answer.value, kept_name(&kept)),
-                        Some(_) => Told::Unguarded(answer.value, kept_name(&kept)),
+                    if is_unguarded {
+                        reports::unguarded(&collector, asked, answer.value, &kept);
+                    } else {
+                        reports::executed(&collector, asked, answer.value, &kept);
                     }
                 }
-                Begin::Replay { recorded, waited } => Told::Replayed(value(&recorded), waited),
-                Begin::Refused(refusal) => Told::refused(&refusal),
+                Begin::Replay { recorded, waited } => reports::replayed(&collector, asked, &recorded, waited),
+                Begin::Refused(refusal) => reports::refused(&collector, asked, &refusal),
                 other => panic!("no such answer: {other:?}"),
             },
-        };
-        ledger.hear(self.key, self.question, known, told);
+        }
     }
 }
 
 struct Work {
     visit: Visit,
-    ledger: Arc<Ledger>,
+    collector: Collector,
+    crowd: Arc<Crowd>,
+    asked: checker::Call,
     clock: Arc<dyn Clock>,
 }
 
@@ -146,13 +157,21 @@ impl Work {
 
     async fn run(self, run: Run) -> Ran<Option<u64>> {
         let visit = &self.visit;
-        let _inside = self.ledger.enter(visit.process, visit.key);
+        let _inside = self.crowd.enter(visit.process, visit.key);
         self.sleep(visit.before).await;
         if matches!(visit.plan, Plan::NotSent | Plan::Fails) || !run.still_good() {
             let counts = visit.plan == Plan::Fails;
             return Ran { value: None, verdict: Verdict::Release { counts, answer: None } };
         }
-        let value = self.ledger.effect(Effect { key: visit.key, question: visit.question, fence: run.fence().get() });
+        // A call runs at most once, so its number is a value that no other effect has.
+        let value = self.asked.0;
+        self.collector.effect(Effect {
+            identity: name(visit.key),
+            question: visit.question.to_string(),
+            value: value.to_string(),
+            fence: Some(run.fence().get()),
+            call: Some(self.asked),
+        });
         self.sleep(visit.after).await;
         let verdict = match visit.plan {
             Plan::LosesTrack => Verdict::Unknown { last: Some("lost track".into()) },

@@ -15,6 +15,7 @@ use semel_core::{
     store::{Capacity, MemoryStore, Store},
 };
 use semel_testkit::{
+    checker::{Collector, check},
     clock::ManualClock,
     sim::{Climate, GivingWay, Seeded, Weather, give_way},
 };
@@ -25,8 +26,9 @@ use shuttle::{
 };
 
 use super::{
-    client::{Visit, identity, secret},
-    ledger::{Ledger, World},
+    client::{Visit, identity, name, secret},
+    crowd::Crowd,
+    reports,
 };
 
 const KEYS: u64 = 2;
@@ -73,15 +75,15 @@ fn one_world() {
     let policy = Policy::key().max_hold(30 * SECOND).build().expect("the policy is possible");
     let engine = || Engine::builder(Arc::new(weather.clone()), secret()).env(env.clone()).build();
     let engines = [engine(), engine()];
-    let ledger = Arc::new(Ledger::default());
-    ledger.one_at_a_time.store(true, Ordering::SeqCst);
+    let (collector, crowd) = (Collector::new(Arc::new(clock.clone())), Arc::new(Crowd::default()));
     shuttle::future::block_on(async {
         let over = Arc::new(AtomicBool::new(false));
         let time = shuttle::future::spawn(time_passes(clock.clone(), random.fork(), Arc::clone(&over)));
         let mut callers = Vec::new();
         for n in 0..2 + random.below(5) {
             let visit = Visit::random(&random, (n % 2) as usize, KEYS, SECOND);
-            let going = visit.go(engines[(n % 2) as usize].clone(), Arc::clone(&policy), Arc::clone(&ledger));
+            let going =
+                visit.go(engines[(n % 2) as usize].clone(), Arc::clone(&policy), collector.clone(), Arc::clone(&crowd));
             let patience = random.one_in(4).then(|| random.below(40));
             callers.push(shuttle::future::spawn(async move {
                 match patience {
@@ -118,9 +120,11 @@ fn one_world() {
     clock.advance(20 * SECOND);
     for key in 0..KEYS {
         let seen = store.get(&identity(key)).try_ready().ok().and_then(Result::ok).expect("memory answers at once");
-        ledger.close(key, seen.record.as_ref(), &World { strict: true, fences_rise: true, crashed: false }, seen.now);
+        collector.last(name(key), reports::last(seen.record.as_ref(), seen.now));
     }
-    assert_eq!(*ledger.wrongs.lock(), [""; 0]);
+    let report = check(&collector, &reports::STRICT);
+    assert!(report.violations.is_empty(), "{report}");
+    assert_eq!(*crowd.wrongs.lock(), [""; 0]);
 }
 
 /// Shuttle prints the schedule of a failure, for `shuttle::replay`.
