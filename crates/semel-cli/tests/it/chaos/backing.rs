@@ -51,3 +51,9 @@ pub(super) trait Backing {
         panic!("nothing happens to this store by the name of {fate}");
     }
 }
+
+/// Makes the tables, as a user does.
+pub(super) async fn migrate(url: &str) {
+    let ended = crate::semel::run(&["migrate", url]).await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+}

@@ -43,7 +43,7 @@ pub(super) struct Field<B> {
     pub(super) backing: B,
     pub(super) callers: Callers,
     pub(super) nodes: Vec<Node>,
-    _upstream: Upstream,
+    pub(super) upstream: Upstream,
 }
 
 /// What a run is about.
@@ -72,7 +72,7 @@ impl<B: Backing> Field<B> {
             nodes.push(Node { setup, gateway: None, proxy });
         }
         let callers = Callers::new(collector);
-        let mut field = Self { backing, callers, nodes, _upstream: upstream };
+        let mut field = Self { backing, callers, nodes, upstream };
         for n in 0..gateways {
             field.start(n).await;
         }

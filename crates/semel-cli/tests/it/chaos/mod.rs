@@ -8,7 +8,13 @@
 
 mod alone;
 mod backing;
+mod cluster;
 mod end;
 mod fates;
 mod field;
 mod load;
+mod mariadb;
+mod postgres;
+mod redis;
+mod sentinel;
+mod storms;
