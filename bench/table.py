@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""From the figures of bench/compare to a table, and to JSON. Standard library only.
+"""From the figures of bench/compare or bench/shared to a table, and to JSON. Standard library only.
 
 Ratios are medians of the ratios within a round: what changes on the machine from round to round meets both sides.
 """
@@ -22,6 +22,18 @@ ROWS = {
     "embedded": ("gateway, fresh keys, embedded (power)", "nginx-keyed", 1, 0.5),
     "replay": ("gateway, replays, memory", "nginx", 0, 1.5),
     "replay-embedded": ("gateway, replays, embedded", "nginx", 0, 1.5),
+}
+
+# The same for bench/shared; the ratios are to the service that people write by hand, on the same Redis.
+SHARED = {
+    "peer": ("SET NX by hand, fresh keys", "peer", 1, None),
+    "redis": ("gateway on Redis, fresh keys", "peer", 1, 1.0),
+    "postgres": ("gateway on PostgreSQL, fresh keys", "peer", 1, None),
+    "mariadb": ("gateway on MariaDB, fresh keys", "peer", 1, None),
+    "peer-copies": ("SET NX by hand, copies", "peer-copies", 0, None),
+    "redis-copies": ("gateway on Redis, copies", "peer-copies", 0, 2.0),
+    "postgres-copies": ("gateway on PostgreSQL, copies", "peer-copies", 0, None),
+    "mariadb-copies": ("gateway on MariaDB, copies", "peer-copies", 0, None),
 }
 
 
@@ -49,14 +61,14 @@ def median_ratio(mine, theirs, value=rate):
     return [round(f(all_of_them), 3) for f in (statistics.median, min, max)]
 
 
-def summary(runs):
-    """One entry for each number of connections and row, in the order of ROWS."""
+def summary(runs, rows=ROWS):
+    """One entry for each number of connections and row, in the order of the rows."""
     groups = {}
     for run in runs:
         groups.setdefault((run["connections"], run["row"]), []).append(run)
     result = []
     for connections in sorted({c for c, _ in groups}):
-        for row, (words, reference, effects, aim) in ROWS.items():
+        for row, (words, reference, effects, aim) in rows.items():
             mine = groups.get((connections, row))
             if not mine:
                 continue
@@ -108,9 +120,21 @@ def markdown(rows):
         yield ""
 
 
-def replace_section(path, text):
+def shared(rows):
+    """The table of bench/shared. The last figure of a run is how many commands Redis was asked."""
+    yield "| | requests/s | of SET NX by hand | aim | p50 µs | p99 µs | CPU µs/request | round trips to Redis/request |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for r in rows:
+        aim = f"≥ {r['aim']}" if r["aim"] else ""
+        # bench/shared counts commands where bench/compare has kilobytes.
+        asked = f"{r['bytes_per_request'] / 1024:.2f}" if r["row"].startswith(("peer", "redis")) else "–"
+        yield (f"| {r['what']} | {r['requests_per_s']} | {of(r['to_nginx'])} | {aim} | {r['p50_us']} | {r['p99_us']} | "
+               f"{r['cpu_us_per_request']} | {asked} |")
+
+
+def replace_section(path, text, name):
     """Puts the text between this script's two marks in a file; the rest of the file is people's."""
-    begin, end = "<!-- compare: begin -->\n", "<!-- compare: end -->\n"
+    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
     with open(path, encoding="utf-8") as file:
         before, _, rest = file.read().partition(begin)
     _, _, after = rest.partition(end)
@@ -124,18 +148,20 @@ def main():
     arguments.add_argument("about")
     arguments.add_argument("--json")
     arguments.add_argument("--markdown")
+    arguments.add_argument("--table", choices=["compare", "shared"], default="compare")
     options = arguments.parse_args()
 
     with open(options.about, encoding="utf-8") as lines:
         about = dict(line.rstrip("\n").split(" ", 1) for line in lines)
-    rows = summary(read(options.raw))
+    is_shared = options.table == "shared"
+    rows = summary(read(options.raw), SHARED if is_shared else ROWS)
     text = "\n".join([
         f"- Machine: {about['machine']}; disk: {about['disk']}, 4 KiB written and synced in {about['sync_us']} µs (median)",
         f"- Load before the run (1, 5, 15 min): {about['load']}",
         f"- {about['semel']}; {about['versions']}",
         f"- `{about['command']}`",
         "",
-        *markdown(rows),
+        *(shared(rows) if is_shared else markdown(rows)),
     ]) + "\n"
     sys.stdout.write(text)
     if options.json:
@@ -143,7 +169,7 @@ def main():
             json.dump({"about": about, "rows": rows}, file, indent=1, ensure_ascii=False)
             file.write("\n")
     if options.markdown:
-        replace_section(options.markdown, text)
+        replace_section(options.markdown, text, options.table)
     problems = list(wrong(rows))
     for problem in problems:
         print(f"not a fair measurement: {problem}", file=sys.stderr)

@@ -40,7 +40,9 @@ async fn main() {
         client: Client::builder(TokioExecutor::new()).build_http(),
         upstream,
         redis,
-        store: Script::new("if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) end"),
+        store: Script::new(
+            "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) end",
+        ),
         free: Script::new("if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end"),
         next: AtomicU64::new(1),
     };
