@@ -34,6 +34,11 @@ pub struct Store {
     pub commit_wait: Setting<Duration>,
     /// How long the recording of an answer is tried while the store is away; then its record reads as unknown. 60 s.
     pub settle_for: Setting<Duration>,
+    /// How long an answer that was seen in a shared store is given again without asking it; how old an answer can be after
+    /// somebody settled or deleted its record by hand. 10 s.
+    pub local_ttl: Setting<Duration>,
+    /// Most bytes of such answers. 16 MiB.
+    pub local: Setting<Bytes>,
     /// What the embedded store waits for before it says that an answer is kept. `power`.
     pub durability: Setting<Durability>,
     /// Finished records that the embedded store keeps in memory for replays. 64 MiB.
@@ -106,7 +111,9 @@ impl Store {
             timeout: section.read_or("timeout", Duration::from_millis(250), report),
             commit_wait: section.read_or("commit_wait", Duration::from_secs(2), report),
             settle_for: section.read_or("settle_for", Duration::from_mins(1), report),
+            local_ttl: section.read_or("local_ttl", Duration::from_secs(10), report),
             durability: section.read_or("durability", Durability::Power, report),
+            local: limits.read_or("local", Bytes(16 << 20), report),
             cache: limits.read_or("cache", Bytes(64 << 20), report),
             max_records: limits.read_or("max_records", 1_000_000, report),
             max_bytes: limits.read_or("max_bytes", Bytes(512 << 20), report),
@@ -155,6 +162,20 @@ impl Store {
                 &[Of::Redis],
                 "it begins the names of Redis keys",
                 "leave it out; `namespace` tells services apart in any store",
+            ),
+            (
+                "local_ttl",
+                self.local_ttl.origin,
+                &[Of::Redis, Of::Postgres, Of::MySql],
+                "a store of this process answers from its own memory anyway",
+                "leave it out",
+            ),
+            (
+                "limits.local",
+                self.local.origin,
+                &[Of::Redis, Of::Postgres, Of::MySql],
+                "a store of this process answers from its own memory anyway",
+                "leave it out",
             ),
             (
                 "connections",

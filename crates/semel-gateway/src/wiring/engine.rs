@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use semel_admin::{Measured, Metrics};
-use semel_core::engine::{Engine, Limits, Times};
+use semel_core::engine::{Engine, Limits, TierConfig, Times};
 use semel_core::env::Env;
 use semel_core::store::Store;
 
@@ -34,6 +34,7 @@ pub(super) fn engine(config: &Config, opened: &Opened, env: Env, metrics: &Metri
             settle_for: *config.store.settle_for,
             ..Times::default()
         })
+        .tier(TierConfig { ttl: *config.store.local_ttl, bytes: config.store.local.value.0 })
         .build();
     engine.sweep(admin, SWEEP);
     let of = engine.clone();
