@@ -7,6 +7,7 @@ use std::time::Duration;
 use semel_admin::{Listener, Metrics, Readiness};
 use semel_core::engine::Engine;
 use semel_core::env::{Env, Tick};
+use semel_core::store::Grade;
 use semel_http::GuardLayer;
 use tokio_util::sync::CancellationToken;
 
@@ -60,7 +61,10 @@ pub async fn start(config: &Config, version: &str) -> Result<Gateway, StartError
     let opened =
         stores::open(&config.store, config.secret_file.as_ref(), largest, &env).await.map_err(StartError::Store)?;
     for finding in &opened.findings {
-        tracing::warn!(why = finding.why, cure = finding.cure, "the store: {}", finding.what);
+        match finding.grade {
+            Grade::Note => tracing::info!(why = finding.why, "the store: {}", finding.what),
+            _ => tracing::warn!(why = finding.why, cure = finding.cure, "the store: {}", finding.what),
+        }
     }
     let server = Server::bind(transport::serve(config)).map_err(StartError::Listen)?;
     let admin = Listener::bind(*config.listen.admin).await.map_err(StartError::Admin)?;

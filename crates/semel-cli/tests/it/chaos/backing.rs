@@ -8,6 +8,8 @@ use semel_testkit::{
     sim::Seeded,
 };
 
+use super::field::LEASE;
+
 /// A call whose reply is lost on its way back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum StoreCall {
@@ -50,6 +52,13 @@ pub(super) trait Backing {
         let _ = (collector, random);
         panic!("nothing happens to this store by the name of {fate}");
     }
+}
+
+/// A store forgot, or may have, since `began`. What a gateway remembers of before can still be told for `local_ttl`, beside
+/// what ran since: the loss is over when that is.
+pub(super) async fn forgotten(collector: &Collector, began: usize) {
+    tokio::time::sleep(LEASE * 3 / 2).await;
+    collector.forgot_since(began, None);
 }
 
 /// Makes the tables, as a user does.

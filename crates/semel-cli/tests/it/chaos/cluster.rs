@@ -10,7 +10,7 @@ use semel_testkit::{
 };
 
 use super::{
-    backing::Backing,
+    backing::{Backing, forgotten},
     end::{AFTER_SUCCESS, SEEN},
     field::{Plan, play},
     sentinel::follows,
@@ -84,7 +84,7 @@ impl Backing for Spread {
                 self.cluster.promoted(Self::pair(from)).await;
                 self.cluster.nodes[from].start_again().await;
                 follows(&self.cluster.nodes[from]).await;
-                collector.forgot_since(began, None);
+                forgotten(collector, began).await;
             }
             other => panic!("{other}"),
         }

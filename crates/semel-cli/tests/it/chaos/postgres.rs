@@ -12,7 +12,7 @@ use semel_testkit::{
 };
 
 use super::{
-    backing::{Backing, StoreCall, Wire, migrate},
+    backing::{Backing, StoreCall, Wire, forgotten, migrate},
     end::{AFTER_SUCCESS, SEEN},
     fates::between,
     field::{LEASE, Plan, play},
@@ -94,9 +94,9 @@ impl Backing for Database {
                 self.server.sql(&locked);
             }
             "postgres emptied" => {
-                collector.forgot(None);
+                let began = collector.forgot(None);
                 self.server.sql("DELETE FROM semel_record");
-                collector.forgot(None);
+                forgotten(collector, began).await;
             }
             other => panic!("{other}"),
         }

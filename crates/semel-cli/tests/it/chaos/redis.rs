@@ -12,7 +12,7 @@ use semel_testkit::{
 };
 
 use super::{
-    backing::{Backing, StoreCall, Wire},
+    backing::{Backing, StoreCall, Wire, forgotten},
     end::{AFTER_SUCCESS, SEEN},
     fates::between,
     field::{LEASE, Plan, play},
@@ -63,8 +63,9 @@ impl Backing for One {
             "redis restarted empty" => {
                 self.0.kill();
                 tokio::time::sleep(time).await;
-                collector.forgot(None);
+                let began = collector.forgot(None);
                 self.0.start_empty().await;
+                forgotten(collector, began).await;
             }
             "redis paused" => {
                 self.0.pause();

@@ -9,7 +9,7 @@ use semel_testkit::{
 };
 
 use super::{
-    backing::Backing,
+    backing::{Backing, forgotten},
     end::{AFTER_SUCCESS, SEEN},
     field::{Plan, play},
     storms::storms,
@@ -63,7 +63,7 @@ impl Backing for Watched {
             other => panic!("{other}"),
         }
         // What the old primary took meanwhile is gone with its turning into a replica.
-        collector.forgot_since(began, None);
+        forgotten(collector, began).await;
     }
 }
 

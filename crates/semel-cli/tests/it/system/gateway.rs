@@ -26,6 +26,7 @@ pub(crate) struct Setup {
     extra: String,
     level: &'static str,
     of_upstream: &'static str,
+    of_store: &'static str,
     /// Where the embedded store lives; in `dir` unless a test has a disk of its own.
     data: PathBuf,
 }
@@ -41,6 +42,7 @@ impl Setup {
             extra: String::new(),
             level: "info",
             of_upstream: "",
+            of_store: "",
             data,
         }
     }
@@ -54,6 +56,12 @@ impl Setup {
     /// More lines of the section [upstream].
     pub(crate) fn of_upstream(mut self, toml: &'static str) -> Self {
         self.of_upstream = toml;
+        self
+    }
+
+    /// More lines of the section [store].
+    pub(crate) fn of_store(mut self, toml: &'static str) -> Self {
+        self.of_store = toml;
         self
     }
 
@@ -79,8 +87,8 @@ impl Setup {
         writeln!(toml, "[listen]\nhttp = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n").unwrap();
         writeln!(
             toml,
-            "[upstream.shop]\nurls = [\"{}\"]\n{}\n[store]\nurl = \"{store}\"\n",
-            self.upstream, self.of_upstream
+            "[upstream.shop]\nurls = [\"{}\"]\n{}\n[store]\nurl = \"{store}\"\n{}\n",
+            self.upstream, self.of_upstream, self.of_store
         )
         .unwrap();
         // Rules want a principal; most of these tests have one caller.
