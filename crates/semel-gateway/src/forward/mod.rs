@@ -95,7 +95,7 @@ pub enum Host {
     Set(HeaderValue),
 }
 
-/// A request extension: somebody keeps the outcome of this request. The [`Run`](semel_core::engine::Run) that a guard
+/// A request extension: somebody keeps the outcome of this request. The [`Run`] that a guard
 /// leaves says the same.
 ///
 /// Such a request takes only a connection that is fresh or was used within

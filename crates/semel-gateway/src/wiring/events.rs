@@ -28,6 +28,16 @@ impl EventLog {
 
 impl Observer for EventLog {
     fn on(&self, event: &Event<'_>) {
+        // What happens with every request has no line, and is out of here at once.
+        if !matches!(event.what, What::Granted | What::Replayed { .. } | What::Settled { kept: Kept::Stored, .. }) {
+            self.tell(event);
+        }
+    }
+}
+
+impl EventLog {
+    #[cold]
+    fn tell(&self, event: &Event<'_>) {
         let Event { rule, attempt, .. } = *event;
         let identity = tracing::field::display(event.identity.prefix());
         match event.what {

@@ -50,7 +50,12 @@ pub(super) fn find(routes: &config::Rules, request: &RequestView<'_>) -> Option<
 
 /// The host a request is for: of its target, where it has one, else of its header.
 pub(super) fn host<'a>(request: &RequestView<'a>) -> Option<&'a str> {
-    request.uri.host().or_else(|| request.headers.get(HOST)?.to_str().ok())
+    request.uri.host().or_else(|| host_field(request))
+}
+
+/// The header's text. It is the first field of nearly every request: the first of a pass costs less than a look.
+fn host_field<'a>(request: &RequestView<'a>) -> Option<&'a str> {
+    request.headers.iter().find(|(name, _)| **name == HOST)?.1.to_str().ok()
 }
 
 /// Where a question was put: host and target. Two hosts behind one gateway are two services, and the same key at the
@@ -63,7 +68,7 @@ struct HostAndTarget;
 impl Target for HostAndTarget {
     fn target<'a>(&self, request: &RequestView<'a>) -> Cow<'a, str> {
         let authority = request.uri.authority().map(http::uri::Authority::as_str);
-        let host = authority.or_else(|| request.headers.get(HOST)?.to_str().ok()).unwrap_or_default();
+        let host = authority.or_else(|| host_field(request)).unwrap_or_default();
         let (host, target) = (name_of(host), RequestUri.target(request));
         // Put together by hand: this is made for each guarded request, and the formatter takes ten times as long.
         let mut out = String::with_capacity(2 + host.len() + target.len());
