@@ -11,7 +11,7 @@ use semel_testkit::{
 
 use super::{
     backing::{Backing, forgotten},
-    end::{AFTER_SUCCESS, SEEN},
+    end::{AFTER_SUCCESS_SHARED, SEEN},
     field::{Plan, play},
     sentinel::follows,
     storms::storms,
@@ -91,7 +91,7 @@ impl Backing for Spread {
     }
 }
 
-const PROMISE: Promise = Promise { fences: Fences::Advisory, ..Promise::strict(AFTER_SUCCESS) };
+const PROMISE: Promise = Promise { fences: Fences::Advisory, ..Promise::strict(AFTER_SUCCESS_SHARED) };
 
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_cluster_storms_over_gateways_have_one_effect_per_key() {

@@ -18,6 +18,11 @@ use super::{
 /// or the connection broke.
 pub(super) const AFTER_SUCCESS: &[&str] = &["store-unavailable", "store-full", "not connected", "broken off", "left"];
 
+/// The same on a shared store: a copy that joined a question to which the store then did not answer, or that lost a race
+/// for a row time and again, is told that somebody is at it.
+pub(super) const AFTER_SUCCESS_SHARED: &[&str] =
+    &["store-unavailable", "store-full", "not connected", "broken off", "left", "in-flight"];
+
 /// What callers are told in every run with faults in it.
 pub(super) const SEEN: &[&str] = &["fresh", "replayed", "waited", "in-flight", "key-reused", "outcome-unknown", "left"];
 

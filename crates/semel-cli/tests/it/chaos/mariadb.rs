@@ -13,7 +13,7 @@ use semel_testkit::{
 
 use super::{
     backing::{Backing, StoreCall, Wire, migrate},
-    end::{AFTER_SUCCESS, SEEN},
+    end::{AFTER_SUCCESS_SHARED, SEEN},
     fates::between,
     field::{LEASE, Plan, play},
     storms::storms,
@@ -96,7 +96,7 @@ async fn on_mariadb_storms_over_gateways_have_one_effect_per_key() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_mariadb_no_fault_doubles_anything() {
-    let plan = Plan { gateways: 3, rule: "", promise: Promise::strict(AFTER_SUCCESS), expected: SEEN };
+    let plan = Plan { gateways: 3, rule: "", promise: Promise::strict(AFTER_SUCCESS_SHARED), expected: SEEN };
     let report = play(Database::start().await, &plan).await;
     assert_eq!(report.doubles.loss, 0, "{report}");
 }

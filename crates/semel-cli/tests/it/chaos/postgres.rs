@@ -13,7 +13,7 @@ use semel_testkit::{
 
 use super::{
     backing::{Backing, StoreCall, Wire, forgotten, migrate},
-    end::{AFTER_SUCCESS, SEEN},
+    end::{AFTER_SUCCESS_SHARED, SEEN},
     fates::between,
     field::{LEASE, Plan, play},
     storms::storms,
@@ -103,7 +103,7 @@ impl Backing for Database {
     }
 }
 
-const PLAN: Plan = Plan { gateways: 3, rule: "", promise: Promise::strict(AFTER_SUCCESS), expected: SEEN };
+const PLAN: Plan = Plan { gateways: 3, rule: "", promise: Promise::strict(AFTER_SUCCESS_SHARED), expected: SEEN };
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_postgres_storms_over_gateways_have_one_effect_per_key() {

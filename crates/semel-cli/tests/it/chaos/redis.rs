@@ -13,7 +13,7 @@ use semel_testkit::{
 
 use super::{
     backing::{Backing, StoreCall, Wire, forgotten},
-    end::{AFTER_SUCCESS, SEEN},
+    end::{AFTER_SUCCESS_SHARED, SEEN},
     fates::between,
     field::{LEASE, Plan, play},
     storms::storms,
@@ -89,7 +89,7 @@ async fn on_redis_storms_over_gateways_have_one_effect_per_key() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_redis_only_what_it_forgot_runs_again() {
-    let promise = Promise { fences: Fences::Advisory, ..Promise::strict(AFTER_SUCCESS) };
+    let promise = Promise { fences: Fences::Advisory, ..Promise::strict(AFTER_SUCCESS_SHARED) };
     let report = play(One::start().await, &Plan { gateways: 3, rule: "", promise, expected: SEEN }).await;
     assert!(report.doubles.loss > 0, "losses are seen and counted: {report}");
 }

@@ -10,7 +10,7 @@ use semel_testkit::{
 
 use super::{
     backing::{Backing, forgotten},
-    end::{AFTER_SUCCESS, SEEN},
+    end::{AFTER_SUCCESS_SHARED, SEEN},
     field::{Plan, play},
     storms::storms,
 };
@@ -74,6 +74,6 @@ async fn under_sentinel_storms_over_gateways_have_one_effect_per_key() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn under_sentinel_only_what_a_failover_lost_runs_again() {
-    let promise = Promise { fences: Fences::Advisory, ..Promise::strict(AFTER_SUCCESS) };
+    let promise = Promise { fences: Fences::Advisory, ..Promise::strict(AFTER_SUCCESS_SHARED) };
     play(Watched::start().await, &Plan { gateways: 2, rule: "", promise, expected: SEEN }).await;
 }
