@@ -9,9 +9,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # operation, most instructions, most allocations. The caller's own share (the call's shown key: one) is in them.
 bounds='
-run      8200   7
-begin    7900   7
-replay   4550   3
+run      7750   7
+begin    7600   7
+replay   4400   3
 '
 few=1000 many=3000
 
