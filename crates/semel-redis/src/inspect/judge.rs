@@ -167,7 +167,10 @@ fn persistence(answers: &Answers, findings: &mut Vec<Finding>) {
             "Set it: CONFIG SET appendfsync everysec, or always",
         )),
         Some(policy) => {
-            findings.push(Finding::note(format!("appendfsync is {policy}"), "a power cut loses up to two seconds"));
+            findings.push(Finding::note(
+                format!("appendfsync is {policy}"),
+                "a power cut, or the end of the process while the disk is slow, loses up to two seconds",
+            ));
         }
         None => {}
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use semel_testkit::{
-    servers::proxy::{Rule, Then, Way},
+    servers::proxy::{Proxy, Rule, Then, Way},
     sim::Seeded,
 };
 
@@ -13,7 +13,7 @@ use super::{
 };
 
 /// How long a reply that is to be lost is waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Something that happens once, from its beginning to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,9 +131,8 @@ impl<B: Backing> Field<B> {
 
     /// `false` if it did not come to it.
     async fn network(&self, fate: Fate, n: usize, short: Duration, long: Duration) -> bool {
-        let proxy = self.nodes[n].proxy.as_ref().expect("there is a network");
         let is = self.backing.wire().expect("there is a network").is;
-        let rule = match fate {
+        let rule = || match fate {
             Fate::ReplyLost(call) => {
                 let then = if short.as_millis().is_multiple_of(2) { Then::Close } else { Then::Silence };
                 Some(Rule::when(move |request| is(call, request)).lose_reply(then))
@@ -143,18 +142,22 @@ impl<B: Backing> Field<B> {
             }
             _ => None,
         };
-        if let Some(rule) = rule {
-            let fired = proxy.rule(rule);
+        let proxies = || self.nodes.iter().map(|node| node.proxy.as_ref().expect("there is a network"));
+        // Before every gateway, since one alone may have nothing to renew for a while.
+        let fired: Vec<_> = proxies().filter_map(|proxy| Some(proxy.rule(rule()?))).collect();
+        if !fired.is_empty() {
+            let has_fired = || fired.iter().any(|fired| fired.count() > 0);
             for _ in 0..PATIENCE.as_millis() / 10 {
-                if fired.count() > 0 {
+                if has_fired() {
                     break;
                 }
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
             tokio::time::sleep(short).await;
-            proxy.heal();
-            return fired.count() > 0;
+            proxies().for_each(Proxy::heal);
+            return has_fired();
         }
+        let proxy = self.nodes[n].proxy.as_ref().expect("there is a network");
         match fate {
             Fate::PartitionBySilence => proxy.stall(),
             Fate::PartitionByReset => proxy.refuse(),

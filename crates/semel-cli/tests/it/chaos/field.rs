@@ -12,7 +12,7 @@ use semel_testkit::{
 use super::{
     backing::Backing,
     fates::{Fate, shuffle},
-    load::{Callers, witness},
+    load::{Callers, WORKERS, witness},
 };
 use crate::system::{
     alone,
@@ -113,6 +113,18 @@ impl<B: Backing> Field<B> {
         tokio::task::spawn_blocking(move || gateway.ended(LEASE * 20)).await.unwrap();
     }
 
+    /// Whatever happens first meets orders that are done: what a store forgets is asked for again at the end at the latest.
+    async fn some_are_done(&self) {
+        for _ in 0..600 {
+            // Those of the callers who are at it now are not done yet.
+            if self.upstream.count() > 2 * WORKERS {
+                return;
+            }
+            tokio::time::sleep(LEASE / 20).await;
+        }
+        panic!("no orders are done, and nothing has happened: {}", self.said());
+    }
+
     /// What the gateways said, for a run that failed.
     fn said(&self) -> String {
         let said = |(n, node): (usize, &Node)| {
@@ -162,6 +174,7 @@ pub(super) async fn run<B: Backing>(backing: B, plan: &Plan) -> Shown {
     let mut field = Field::set(backing, plan.gateways, &format!("{HURRIED}{}", plan.rule)).await;
     let workers = field.callers.start(&random);
     let fates = Fate::all(&field.backing);
+    field.some_are_done().await;
     for _ in 0..rounds(1) {
         let mut order = fates.clone();
         shuffle(&mut order, &random);

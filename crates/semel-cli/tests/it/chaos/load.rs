@@ -21,10 +21,11 @@ use crate::system::{
     upstream,
 };
 
-const WORKERS: u64 = 12;
+/// How many at once.
+pub(super) const WORKERS: usize = 12;
 
 /// Of these, so many always have an order under way that outlasts a lease: whatever happens meets one.
-const PATIENT: u64 = 2;
+const PATIENT: usize = 2;
 
 /// Their orders are numbered from here.
 const LONG: u64 = 1_000_000;
@@ -97,7 +98,7 @@ impl Callers {
         workers
     }
 
-    async fn work(self, n: u64, random: Seeded) {
+    async fn work(self, n: usize, random: Seeded) {
         let who = format!("worker {n}");
         let (is_patient, mut order) = (n < PATIENT, None);
         while !self.over.load(Ordering::SeqCst) {
