@@ -3,13 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "all of this file is tests")]
 
-use std::{
-    alloc::System,
-    sync::{Arc, LazyLock},
-};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use semel_core::{
     engine::{Answer, Call, Engine, Ran, Verdict},
     fingerprint::Fingerprint,
@@ -17,13 +13,9 @@ use semel_core::{
     policy::Policy,
     record::{Format, Outcome},
 };
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use semel_testkit::memory::{Since, alone, most_for_each};
 
-#[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
-
-/// The counts are the process's: one test at a time.
-static ALONE: LazyLock<Mutex<()>> = LazyLock::new(Mutex::default);
+semel_testkit::count_allocations!();
 
 const HEAD: usize = 90;
 
@@ -57,32 +49,13 @@ impl Bench {
     }
 }
 
-fn run(test: impl Future<Output = ()>) {
-    let _alone = ALONE.lock();
-    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(test);
-}
-
-fn bytes_held(since: &Region<'_, System>) -> usize {
-    let change = since.change();
-    change.bytes_allocated - change.bytes_deallocated
-}
-
 #[test]
 fn a_finished_record_takes_at_most_twice_its_payload_and_400_bytes() {
     for body in [0, 60, 1_000, 5_000] {
-        run(async {
+        alone(async {
             let mut bench = Bench::new();
             bench.finish(1, body).await;
-            let before = Region::new(ALLOCATOR);
-            // Looked at often: the tables double, and just after that they hold the most for the fewest.
-            let mut most = 0;
-            for step in 1..=40 {
-                bench.finish(500, body).await;
-                let each = bytes_held(&before) / (step * 500);
-                if step > 4 {
-                    most = most.max(each);
-                }
-            }
+            let most = most_for_each(500, async || bench.finish(500, body).await).await;
             let bound = 2 * (HEAD + body) + 400;
             assert!(most <= bound, "{most} bytes for a payload of {}, the bound is {bound}", HEAD + body);
         });
@@ -91,13 +64,12 @@ fn a_finished_record_takes_at_most_twice_its_payload_and_400_bytes() {
 
 #[test]
 fn a_fresh_call_makes_few_allocations() {
-    run(async {
+    alone(async {
         let mut bench = Bench::new();
         bench.finish(5_000, 60).await;
-        let before = Region::new(ALLOCATOR);
+        let since = Since::now();
         bench.finish(1_000, 60).await;
-        let change = before.change();
-        let each = (change.allocations + change.reallocations) as f64 / 1_000.0;
+        let each = since.allocations() as f64 / 1_000.0;
         // Two of them are the work's own: its buffer, and the shared handle of that buffer.
         assert!(each <= 15.5, "{each} allocations");
     });

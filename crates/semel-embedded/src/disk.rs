@@ -96,7 +96,7 @@ pub(crate) trait Disk: Send + Sync + 'static {
     /// A record's bytes.
     fn record(&self, digest: &Digest) -> Result<Option<Bytes>, DiskError>;
 
-    /// At most `max` records in the order of their digests, from `from` to the end of its sixty-fourth of all digests, and
+    /// At most `max` records in the order of their digests, from `from` to the end of its share of all digests, and
     /// whether there are more in that.
     fn records_from(&self, from: &Digest, max: usize) -> Result<Stretch, DiskError>;
 

@@ -50,8 +50,8 @@
 //! *On disk* a request takes its claim and its outcome, each with 132 bytes more; claims are given up with their segment. In
 //! the long run the journal is at most twice what counts and four segments of 64 MiB.
 //!
-//! *In memory* a finished record takes 33 to 66 bytes as long as it is there: its place in the index. While it is among the
-//! newest it takes its bytes and about 300 more ([`Options::cache`] bounds these), and the newest segment 40 to 80 bytes
+//! *In memory* a finished record takes about 48 bytes as long as it is there: its place in the index. While it is among the
+//! newest it takes its bytes and about 250 more ([`Options::cache`] bounds these), and the newest segment 40 to 60 bytes
 //! for each request in it. At open 40 bytes are read for each record, and the newest segment whole.
 //!
 //! A read that finds a cold record blocks the calling thread for it; that is what a thread hop would cost too. A key that
@@ -68,6 +68,7 @@ mod log;
 mod open;
 mod options;
 mod shard;
+mod share;
 mod space;
 mod store;
 

@@ -1,19 +1,21 @@
 //! One shard of what is in memory: records in flight, records on their way to the disk, and those finished lately.
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
-    hash::{BuildHasherDefault, Hasher},
+    collections::{BTreeSet, VecDeque},
+    hash::Hasher,
 };
 
+use hashbrown::HashTable;
 use semel_core::{StoreTime, record::Record};
 
 use crate::disk::{Digest, is_flight};
 
 /// What a slot takes beside its `rest`, with its place in table and ring.
-const SLOT_COST: usize = 360;
+const SLOT_COST: usize = 250;
 
 /// What memory knows of one digest.
 pub(crate) struct Slot {
+    digest: Digest,
     /// `None`: removed, and the disk does not know it yet.
     pub(crate) record: Option<Record>,
     /// The number of the last change that is not on the disk; zero when the disk has the record.
@@ -28,9 +30,9 @@ pub(crate) struct Slot {
 
 pub(crate) struct Shard {
     /// In boxes: a table holds up to twice as many places as entries.
-    slots: HashMap<Digest, Box<Slot>, BuildHasherDefault<Trailing>>,
-    /// Records that may leave memory, the longest there first. An entry is valid while its number is its slot's.
-    ring: VecDeque<(Digest, u32)>,
+    slots: HashTable<Box<Slot>>,
+    /// Records that may leave memory, the longest there first.
+    ring: VecDeque<Ringed>,
     next_ring: u32,
     /// What those take, and may take.
     kept: usize,
@@ -42,7 +44,7 @@ pub(crate) struct Shard {
 impl Shard {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
-            slots: HashMap::default(),
+            slots: HashTable::new(),
             ring: VecDeque::new(),
             next_ring: 0,
             kept: 0,
@@ -52,7 +54,7 @@ impl Shard {
     }
 
     pub(crate) fn get(&mut self, digest: &Digest) -> Option<&Slot> {
-        let slot = self.slots.get_mut(digest)?;
+        let slot = self.slot(digest)?;
         slot.hot = true;
         Some(slot)
     }
@@ -63,13 +65,12 @@ impl Shard {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Digest, &Slot)> {
-        self.slots.iter().map(|(digest, slot)| (digest, &**slot))
+        self.slots.iter().map(|slot| (&slot.digest, &**slot))
     }
 
     /// A record as change number `pending` makes it; `None` removes it. `ended`: the end of the one before, if that was
     /// unresolved.
     pub(crate) fn change(&mut self, digest: &Digest, ended: Option<StoreTime>, record: Option<Record>, pending: u64) {
-        self.forget(digest);
         if let Some(end) = ended {
             self.unresolved.remove(&(end, *digest));
         }
@@ -81,7 +82,7 @@ impl Shard {
 
     /// A renewed record: in flight before and after, with the same end. The disk does not hear of it.
     pub(crate) fn renew(&mut self, digest: &Digest, record: Record) {
-        if let Some(slot) = self.slots.get_mut(digest) {
+        if let Some(slot) = self.slot(digest) {
             slot.record = Some(record);
         }
     }
@@ -102,17 +103,30 @@ impl Shard {
         }
     }
 
+    fn slot(&mut self, digest: &Digest) -> Option<&mut Slot> {
+        self.slots.find_mut(hash(digest), |s| s.digest == *digest).map(|slot| &mut **slot)
+    }
+
     fn put(&mut self, digest: &Digest, record: Option<Record>, pending: u64, stays: bool) {
         let stays = stays || record.as_ref().is_some_and(is_flight);
-        self.slots.insert(*digest, Box::new(Slot { record, pending, stays, hot: false, ringed: 0 }));
+        let new = Slot { digest: *digest, record, pending, stays, hot: false, ringed: 0 };
+        match self.slots.find_mut(hash(digest), |s| s.digest == *digest) {
+            Some(slot) => {
+                if slot.ringed != 0 {
+                    self.kept -= cost(slot);
+                }
+                **slot = new;
+            }
+            None => drop(self.slots.insert_unique(hash(digest), Box::new(new), |s| hash(&s.digest))),
+        }
     }
 
     /// The disk has change number `pending`.
     pub(crate) fn persisted(&mut self, digest: &Digest, pending: u64) {
-        let Some(slot) = self.slots.get_mut(digest).filter(|s| s.pending == pending) else { return };
+        let Some(slot) = self.slot(digest).filter(|s| s.pending == pending) else { return };
         slot.pending = 0;
         if slot.record.is_none() {
-            self.slots.remove(digest);
+            self.forget(digest);
         } else if !slot.stays {
             self.enter_ring(digest);
         }
@@ -124,41 +138,58 @@ impl Shard {
     }
 
     fn forget(&mut self, digest: &Digest) {
-        if let Some(slot) = self.slots.remove(digest)
-            && slot.ringed != 0
-        {
-            self.kept -= cost(&slot);
+        if let Ok(place) = self.slots.find_entry(hash(digest), |s| s.digest == *digest) {
+            let (slot, _) = place.remove();
+            if slot.ringed != 0 {
+                self.kept -= cost(&slot);
+            }
         }
     }
 
     fn enter_ring(&mut self, digest: &Digest) {
-        let Some(slot) = self.slots.get_mut(digest) else { return };
-        self.next_ring = self.next_ring.wrapping_add(1).max(1);
-        slot.ringed = self.next_ring;
+        let number = self.next_ring.wrapping_add(1).max(1);
+        let Some(slot) = self.slot(digest) else { return };
+        slot.ringed = number;
         slot.hot = false;
-        self.kept += cost(slot);
+        let cost = cost(slot);
+        self.kept += cost;
+        self.next_ring = number;
         if self.ring.len() == self.ring.capacity() {
-            self.ring.reserve_exact(self.ring.len() / 4 + 16);
+            self.ring.reserve_exact(self.ring.len() / 8 + 16);
         }
-        self.ring.push_back((*digest, self.next_ring));
+        self.ring.push_back(Ringed { hash: hash(digest).to_le_bytes(), number });
         self.evict();
         // Entries that are no longer valid cost little, but not nothing.
         if self.ring.len() > 64 + 2 * self.slots.len() {
             let slots = &self.slots;
-            self.ring.retain(|(digest, number)| slots.get(digest).is_some_and(|s| s.ringed == *number));
+            self.ring.retain(|ringed| ringed.find(slots).is_some());
         }
     }
 
     fn evict(&mut self) {
         while self.kept > self.limit {
-            let Some((digest, number)) = self.ring.pop_front() else { break };
-            let Some(slot) = self.slots.get_mut(&digest).filter(|s| s.ringed == number) else { continue };
-            if std::mem::take(&mut slot.hot) {
-                self.ring.push_back((digest, number));
+            let Some(ringed) = self.ring.pop_front() else { break };
+            let hash = u64::from_le_bytes(ringed.hash);
+            let Ok(mut place) = self.slots.find_entry(hash, |s| s.ringed == ringed.number) else { continue };
+            if std::mem::take(&mut place.get_mut().hot) {
+                self.ring.push_back(ringed);
             } else {
-                self.forget(&digest);
+                let (slot, _) = place.remove();
+                self.kept -= cost(&slot);
             }
         }
+    }
+}
+
+/// A slot's place in the ring, valid while its number is the slot's. Without the digest it takes 12 bytes.
+struct Ringed {
+    hash: [u8; 8],
+    number: u32,
+}
+
+impl Ringed {
+    fn find<'a>(&self, slots: &'a HashTable<Box<Slot>>) -> Option<&'a Slot> {
+        slots.find(u64::from_le_bytes(self.hash), |s| s.ringed == self.number).map(|slot| &**slot)
     }
 }
 
@@ -171,7 +202,13 @@ fn cost(slot: &Slot) -> usize {
     SLOT_COST + slot.record.as_ref().map_or(0, |r| r.rest.len())
 }
 
-/// A digest is as good as random: its last bytes are its hash. The first byte chose the shard.
+fn hash(digest: &Digest) -> u64 {
+    let mut hasher = Trailing::default();
+    hasher.write(digest);
+    hasher.finish()
+}
+
+/// A digest is as good as random: its last bytes are its hash. The first bytes chose the share.
 #[derive(Default)]
 pub(crate) struct Trailing(u64);
 

@@ -28,10 +28,9 @@ use crate::{
     disk::{Digest, Disk, DiskError},
     log::{Need, Queue, Stopped},
     shard::Shard,
+    share::{SHARES, part_of, share_of},
     space::Space,
 };
-
-const SHARDS: usize = 64;
 
 /// Records in a directory of this process. See the [crate](crate) for what survives what, and for the cost.
 ///
@@ -139,7 +138,7 @@ impl Shared {
         options: &Options,
         clock: LocalStoreClock,
     ) -> Self {
-        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new(options.cache / SHARDS))).collect();
+        let shards = (0..SHARES).map(|share| Mutex::new(Shard::new(part_of(options.cache, share)))).collect();
         Self {
             dir: dir.to_owned(),
             disk: RwLock::new(Some(disk)),
@@ -155,9 +154,9 @@ impl Shared {
         }
     }
 
-    /// The shard of a digest. Its top bits, so that shards in order hold digests in order.
+    /// The shard of a digest. Shards in order hold digests in order.
     pub(crate) fn shard(&self, digest: &Digest) -> &Mutex<Shard> {
-        &self.shards[shard_of(digest)]
+        &self.shards[share_of(digest)]
     }
 
     /// Asks the disk.
@@ -196,10 +195,6 @@ impl Shared {
         let why = format!("{why} ({dir}); see to the disk, then restart: replays go on meanwhile");
         self.queue.fail(&why);
     }
-}
-
-fn shard_of(digest: &Digest) -> usize {
-    usize::from(digest[0]) * SHARDS / 256
 }
 
 #[cfg(test)]

@@ -3,10 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "all of this file is tests")]
 
-use std::{alloc::System, sync::LazyLock, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use semel_core::{
     Owner, StoreTime,
     env::Env,
@@ -16,13 +15,9 @@ use semel_core::{
     store::{Ask, AskFor, Claimed, Settlement, Store},
 };
 use semel_embedded::{EmbeddedStore, Options};
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use semel_testkit::memory::{alone, most_for_each};
 
-#[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
-
-/// The counts are the process's: one test at a time.
-static ALONE: LazyLock<Mutex<()>> = LazyLock::new(Mutex::default);
+semel_testkit::count_allocations!();
 
 const HEAD: usize = 90;
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -91,32 +86,13 @@ fn ask(n: u64) -> Ask {
     )
 }
 
-fn run(test: impl Future<Output = ()>) {
-    let _alone = ALONE.lock();
-    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(test);
-}
-
-fn bytes_held(since: &Region<'_, System>) -> usize {
-    let change = since.change();
-    change.bytes_allocated.saturating_sub(change.bytes_deallocated)
-}
-
 #[test]
 fn a_record_finished_lately_takes_at_most_twice_its_payload_and_400_bytes() {
     for body in [0, 60, 1_000, 5_000] {
-        run(async {
+        alone(async {
             let mut bench = Bench::new(256 << 20);
             bench.finish(100, body).await;
-            let before = Region::new(ALLOCATOR);
-            // Looked at often: the tables double, and just after that they hold the most for the fewest.
-            let mut most = 0;
-            for step in 1..=40 {
-                bench.finish(500, body).await;
-                let each = bytes_held(&before) / (step * 500);
-                if step > 4 {
-                    most = most.max(each);
-                }
-            }
+            let most = most_for_each(500, async || bench.finish(500, body).await).await;
             let bound = 2 * (HEAD + body) + 400;
             assert!(most <= bound, "{most} bytes for a payload of {}, the bound is {bound}", HEAD + body);
         });
@@ -126,17 +102,10 @@ fn a_record_finished_lately_takes_at_most_twice_its_payload_and_400_bytes() {
 /// Beyond the cache only the index grows; and what is noted of the newest segment, which is bounded.
 #[test]
 fn a_record_that_left_the_cache_takes_at_most_its_place_in_the_index_and_a_note() {
-    run(async {
+    alone(async {
         let mut bench = Bench::new(1 << 20);
         bench.finish(10_000, 60).await;
-        let before = Region::new(ALLOCATOR);
-        let mut most = 0;
-        for step in 1..=20 {
-            bench.finish(2_000, 60).await;
-            if step > 4 {
-                most = most.max(bytes_held(&before) / (step * 2_000));
-            }
-        }
-        assert!(most <= 66 + 80, "{most} bytes");
+        let most = most_for_each(1_000, async || bench.finish(1_000, 60).await).await;
+        assert!(most <= 140, "{most} bytes");
     });
 }

@@ -4,6 +4,7 @@
 //! - [`checker`]: what callers were told and what took place, held against what is promised.
 //! - [`clock`]: clocks that a test moves.
 //! - [`faults`]: a store that loses replies, fails, waits, and counts its calls.
+//! - `memory` (a feature): what something takes in memory.
 //! - `servers` (a feature): real servers, private to a test.
 //! - [`sim`]: a seeded world of machines, and a store behind a bad network.
 
@@ -12,6 +13,8 @@ pub mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod faults;
+#[cfg(feature = "memory")]
+pub mod memory;
 #[cfg(feature = "servers")]
 pub mod servers;
 pub mod sim;

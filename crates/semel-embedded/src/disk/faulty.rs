@@ -7,6 +7,7 @@ use parking_lot::{Condvar, Mutex};
 use semel_core::{StoreTime, record::Record};
 
 use super::{Change, Digest, Disk, DiskError, Mark, Stretch};
+use crate::share::share_of;
 
 #[derive(Clone, Default)]
 struct Data {
@@ -130,7 +131,7 @@ impl Disk for Faulty {
 
     fn records_from(&self, from: &Digest, max: usize) -> Result<Stretch, DiskError> {
         let state = self.state.lock();
-        let mut rest = state.written.records.range(*from..).take_while(|(d, _)| d[0] / 4 == from[0] / 4);
+        let mut rest = state.written.records.range(*from..).take_while(|(d, _)| share_of(d) == share_of(from));
         let found = rest.by_ref().take(max).map(|(d, b)| (*d, b.clone())).collect();
         Ok((found, rest.next().is_some()))
     }

@@ -16,14 +16,14 @@ use semel_core::{
 };
 
 use super::{
-    EmbeddedStore, SHARDS, Shared,
+    EmbeddedStore, Shared,
     decide::{Decided, How, wait},
-    shard_of,
 };
 use crate::{
     audit,
     disk::Digest,
     log::{Need, Ticket},
+    share::{SHARES, first_of, share_of},
 };
 
 /// How many stored records one page looks at, at most: a filter that nothing passes does not hold a caller up.
@@ -94,7 +94,7 @@ impl Shared {
             None => [0; 32],
         };
         // Shard by shard: the shard's lock keeps memory and disk from telling two stories about one record.
-        for shard in shard_of(&from)..SHARDS {
+        for shard in share_of(&from)..SHARES {
             loop {
                 let (found, until) = self.stretch(shard, &from, LOOKED_AT.min(max.saturating_mul(4).max(16)))?;
                 looked += found.len();
@@ -118,7 +118,8 @@ impl Shared {
                     None => break,
                 }
             }
-            from = first_of(shard + 1);
+            let Some(next) = first_of(shard + 1) else { break };
+            from = next;
         }
         Ok(Page { entries, next: None, now })
     }
@@ -199,11 +200,4 @@ fn successor(mut digest: Digest) -> Option<Digest> {
         }
     }
     None
-}
-
-/// The least digest of a shard.
-fn first_of(shard: usize) -> Digest {
-    let mut digest = [0; 32];
-    digest[0] = u8::try_from(shard * 256 / SHARDS).unwrap_or(u8::MAX);
-    digest
 }

@@ -61,12 +61,12 @@ impl Notes {
             *earliest = note.ends.min(*earliest);
         }
         if notes.len() == notes.capacity() {
-            if *overruled > notes.len() / 4 {
+            if *overruled > notes.len() / 8 {
                 notes.retain(|n| n.kind != Noted::Overruled);
                 *overruled = 0;
             }
-            // By a quarter: there may be a hundred thousand.
-            notes.reserve_exact(notes.len() / 4 + 64);
+            // By an eighth: there may be a hundred thousand.
+            notes.reserve_exact(notes.len() / 8 + 64);
         }
         notes.push(note);
     }

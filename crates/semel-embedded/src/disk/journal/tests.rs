@@ -9,6 +9,7 @@ use semel_core::{
 };
 
 use super::*;
+use crate::share::{SHARES, first_of, share_of};
 
 const SMALL: Sizes = Sizes { segment: 4_096, ahead: 1_024, moves: 256 };
 
@@ -127,9 +128,8 @@ impl Bench {
     fn check_counts(&self) {
         self.ask(|j| {
             let mut live: BTreeMap<u32, u64> = BTreeMap::new();
-            for shard in 0..64_u8 {
-                let mut from = index::Short::default();
-                from[0] = shard * 4;
+            for share in 0..SHARES {
+                let from = short(&first_of(share).unwrap());
                 for (_, place) in j.inner.index.from(&from, usize::MAX).0 {
                     *live.entry(place.segment).or_default() += u64::from(place.len);
                 }
@@ -486,18 +486,17 @@ fn a_whole_batch_behind_a_torn_one_never_comes_back() {
 }
 
 #[test]
-fn records_come_in_the_order_of_their_digests_and_shard_by_shard() {
+fn records_come_in_the_order_of_their_digests_and_share_by_share() {
     let bench = Bench::new();
     for n in 0..500 {
         bench.put(n, done(1_000, b""));
     }
     let mut seen = Vec::new();
-    for shard in 0..64_u8 {
-        let mut from = [0; 32];
-        from[0] = shard * 4;
+    for share in 0..SHARES {
+        let mut from = first_of(share).unwrap();
         loop {
             let (records, more) = bench.ask(|j| j.records_from(&from, 3).unwrap());
-            assert!(records.len() <= 3 && records.iter().all(|(d, _)| d[0] / 4 == shard));
+            assert!(records.len() <= 3 && records.iter().all(|(d, _)| share_of(d) == share));
             seen.extend(records.iter().map(|(d, _)| *d));
             if !more {
                 break;
