@@ -191,7 +191,8 @@ where
 {
     let (mut head, incoming) = answer.into_parts();
     head.version = Version::HTTP_11;
-    if !hop::strip_response(&mut head.headers, false) {
+    let keep = if about.run.is_some() { hop::Keep::Word } else { hop::Keep::Nothing };
+    if !hop::strip_response(&mut head.headers, keep) {
         return broken(shared, about, age, &"its answer has a transfer coding that cannot be passed on");
     }
     let body = ResponseBody::passing(incoming, link, &shared.pool, shared.config.idle, whole);

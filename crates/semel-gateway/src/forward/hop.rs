@@ -7,7 +7,7 @@ use http::{
         PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SERVER, TE, TRANSFER_ENCODING, UPGRADE, USER_AGENT,
     },
 };
-use semel_http::names::X_REQUEST_ID;
+use semel_http::names::{SEMEL_OUTCOME, X_REQUEST_ID};
 
 /// Removes `Connection` and every field it names. Where it asks for an upgrade that is named in `Upgrade`, that wish
 /// alone is left. `says` is what [`Fields`] has found of it.
@@ -80,10 +80,16 @@ pub(crate) struct Names {
     pub(crate) connection: Connection,
     pub(crate) transfer_encoding: bool,
     one_hop: bool,
+    /// Of an answer: words that are the gateway's alone.
+    ours: bool,
 }
 
 impl<'a> Fields<'a> {
     pub(crate) fn of(headers: &'a HeaderMap) -> Self {
+        Self::pass(headers, |_| false)
+    }
+
+    fn pass(headers: &'a HeaderMap, is_ours: impl Fn(&HeaderName) -> bool) -> Self {
         let mut fields = Self::default();
         let names = &mut fields.names;
         for (name, value) in headers {
@@ -93,7 +99,10 @@ impl<'a> Fields<'a> {
                 CONNECTION => names.connection = names.connection.and(value),
                 _ if is_common(name) => {}
                 _ if *name == X_REQUEST_ID => fields.request_id = fields.request_id.or(Some(value)),
-                _ => names.one_hop |= of_one_hop(name),
+                _ => {
+                    names.one_hop |= of_one_hop(name);
+                    names.ours |= is_ours(name);
+                }
             }
         }
         fields
@@ -129,13 +138,37 @@ pub(super) fn strip_request(headers: &mut HeaderMap, names: Names, keep_upgrade:
     }
 }
 
+/// In an answer these are the gateway's own words, about what it guards. From a service they would be taken for the
+/// gateway's: an error whose source is `guard`, say, was not run.
+fn is_ours(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    name.starts_with("semel-")
+        || matches!(
+            name,
+            "idempotency-status" | "idempotent-replayed" | "idempotency-expires" | "idempotency-error-source"
+        )
+}
+
+/// What is kept of an answer although it goes no further than here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Keep {
+    Nothing,
+    /// The protocol that was switched to.
+    Upgrade,
+    /// `Semel-Outcome`: a guard reads it, and removes it.
+    Word,
+}
+
 /// Removes what an answer must not carry to the client. False where its body is coded for this hop in a way that
 /// cannot be passed on.
-pub(super) fn strip_response(headers: &mut HeaderMap, keep_upgrade: bool) -> bool {
-    let names = Fields::of(headers).names;
+pub(super) fn strip_response(headers: &mut HeaderMap, keep: Keep) -> bool {
+    let names = Fields::pass(headers, is_ours).names;
     strip_named(headers, names.connection);
     if names.one_hop {
-        strip(headers, keep_upgrade);
+        strip(headers, keep == Keep::Upgrade);
+    }
+    if names.ours {
+        remove(headers, |name| is_ours(name) && !(keep == Keep::Word && *name == SEMEL_OUTCOME));
     }
     if names.transfer_encoding {
         if !only_chunked(headers) {
@@ -155,11 +188,11 @@ pub(crate) fn only_chunked(headers: &HeaderMap) -> bool {
 }
 
 fn strip(headers: &mut HeaderMap, keep_upgrade: bool) {
-    let doomed: Vec<_> = headers
-        .keys()
-        .filter(|name| of_one_hop(name) && !(keep_upgrade && (**name == CONNECTION || **name == UPGRADE)))
-        .cloned()
-        .collect();
+    remove(headers, |name| of_one_hop(name) && !(keep_upgrade && (*name == CONNECTION || *name == UPGRADE)));
+}
+
+fn remove(headers: &mut HeaderMap, is_doomed: impl Fn(&HeaderName) -> bool) {
+    let doomed: Vec<_> = headers.keys().filter(|name| is_doomed(name)).cloned().collect();
     for name in doomed {
         headers.remove(name);
     }
@@ -245,9 +278,23 @@ mod tests {
 
     #[test]
     fn a_coding_before_chunked_cannot_be_passed_on() {
-        assert!(!strip_response(&mut map(&[("transfer-encoding", "gzip, chunked")]), false));
+        assert!(!strip_response(&mut map(&[("transfer-encoding", "gzip, chunked")]), Keep::Nothing));
         let mut h = map(&[("transfer-encoding", "Chunked"), ("content-length", "4"), ("keep-alive", "x")]);
-        assert!(strip_response(&mut h, false));
+        assert!(strip_response(&mut h, Keep::Nothing));
         assert!(h.is_empty());
+    }
+
+    #[test]
+    fn the_gateway_s_own_words_are_taken_from_an_answer_and_the_service_s_stay() {
+        let fields = [("semel-fence", "1"), ("semel-outcome", "keep"), ("idempotency-status", "fresh"), ("x", "1")];
+        for (keep, left) in [(Keep::Nothing, &["x"][..]), (Keep::Word, &["semel-outcome", "x"])] {
+            let mut h = map(&fields);
+            assert!(strip_response(&mut h, keep));
+            assert_eq!(names(&h), left);
+        }
+        // A service that takes keys itself may say so.
+        let mut h = map(&[("idempotency-key", "k")]);
+        assert!(strip_response(&mut h, Keep::Nothing));
+        assert_eq!(names(&h), ["idempotency-key"]);
     }
 }

@@ -54,7 +54,7 @@ where
         tracing::debug!(?ended, "upgraded connection ended");
     });
     let (mut head, _) = answer.into_parts();
-    hop::strip_response(&mut head.headers, true);
+    hop::strip_response(&mut head.headers, hop::Keep::Upgrade);
     head.headers.remove(CONTENT_LENGTH);
     Response::from_parts(head, ResponseBody::from(Bytes::new()))
 }

@@ -22,7 +22,7 @@ use tokio::{
 };
 use tower_service::Service;
 
-use super::{Core, Peer, RequestBody, ServeConfig, connection};
+use super::{Core, Lasting, Peer, RequestBody, ServeConfig, connection};
 use crate::forward::problem::Problem;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -109,7 +109,7 @@ impl<M> Acceptor<M> {
     where
         M: Fn(&Peer) -> S,
         S: Service<Request<RequestBody>, Response = Response<R>, Error = Infallible> + Clone + Send + 'static,
-        S::Future: Send,
+        S::Future: Lasting + Send,
         R: Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
@@ -146,7 +146,7 @@ impl<M> Acceptor<M> {
     where
         M: Fn(&Peer) -> S,
         S: Service<Request<RequestBody>, Response = Response<R>, Error = Infallible> + Clone + Send + 'static,
-        S::Future: Send,
+        S::Future: Lasting + Send,
         R: Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {

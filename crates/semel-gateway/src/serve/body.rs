@@ -31,6 +31,8 @@ pub struct RequestBody {
 pub enum RequestBodyError {
     /// Nothing of it arrived for this long.
     Stalled(Duration),
+    /// The client ended its side of the connection.
+    Ended,
     /// The connection ended or the framing is malformed.
     Broken(hyper::Error),
 }
@@ -39,6 +41,7 @@ impl fmt::Display for RequestBodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stalled(t) => write!(f, "nothing of the request's body arrived for {t:?}"),
+            Self::Ended => f.write_str("the client ended its side within the request's body"),
             Self::Broken(_) => f.write_str("the request's body broke off"),
         }
     }
@@ -47,7 +50,7 @@ impl fmt::Display for RequestBodyError {
 impl std::error::Error for RequestBodyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Stalled(_) => None,
+            Self::Stalled(_) | Self::Ended => None,
             Self::Broken(e) => Some(e),
         }
     }
@@ -76,6 +79,10 @@ impl Body for RequestBody {
             }
             Poll::Pending => {
                 line.body.register(cx.waker());
+                // The end of a side is read after all that came before it, so nothing of the body is still under way.
+                if line.is_end_kept() {
+                    return Poll::Ready(Some(Err(RequestBodyError::Ended)));
+                }
                 // After registering: a stall in between is seen here.
                 if line.is_stalled() {
                     return Poll::Ready(Some(Err(RequestBodyError::Stalled(*idle))));

@@ -22,7 +22,7 @@ use tokio::{
 use tower_service::Service;
 
 use super::{
-    RequestBody, Shutdown,
+    Lasting, RequestBody, Shutdown,
     accept::Seat,
     line::{Line, Waiting},
     service::PerConnection,
@@ -77,7 +77,7 @@ pub(super) async fn serve<S, R>(
     shutdown: Shutdown,
 ) where
     S: Service<Request<RequestBody>, Response = Response<R>, Error = Infallible> + Clone + Send + 'static,
-    S::Future: Send,
+    S::Future: Lasting + Send,
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
@@ -108,6 +108,7 @@ async fn drive<S, R>(
 ) -> End
 where
     S: Service<Request<RequestBody>, Response = Response<R>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Lasting,
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
@@ -130,7 +131,11 @@ where
         if shutdown.is_killed() {
             return Poll::Ready(End::Cut);
         }
-        if let Poll::Ready(ended) = Pin::new(&mut *conn).poll(cx) {
+        let mut polled = Pin::new(&mut *conn).poll(cx);
+        if polled.is_pending() && line.tells_end() {
+            polled = Pin::new(&mut *conn).poll(cx);
+        }
+        if let Poll::Ready(ended) = polled {
             if let Err(e) = ended {
                 tracing::debug!("client connection ended: {e}");
             }

@@ -177,6 +177,12 @@ pin_project! {
     }
 }
 
+impl<F> Named<F> {
+    pub(super) fn answer(&self) -> &F {
+        &self.answer
+    }
+}
+
 impl<F, R, E> Future for Named<F>
 where
     F: Future<Output = Result<Response<R>, E>>,

@@ -32,6 +32,10 @@ pub(super) struct Line {
     body_wanted: AtomicBool,
     write_blocked: AtomicBool,
     stalled: AtomicBool,
+    /// The request in service goes on without its client.
+    lasts: AtomicBool,
+    /// The client has ended its side, and that is not told yet.
+    end_kept: AtomicBool,
     moves: AtomicU32,
     pub(super) body: AtomicWaker,
 }
@@ -72,6 +76,33 @@ impl Line {
         self.served.store(true, Relaxed);
         self.serving.store(true, Relaxed);
         self.moved();
+    }
+
+    pub(super) fn lasts(&self, lasts: bool) {
+        self.lasts.store(lasts, Relaxed);
+    }
+
+    /// The client has ended its side. True where that is kept back: the answer will be sent to whoever is there.
+    pub(super) fn keeps_end(&self) -> bool {
+        let kept = self.serving.load(Relaxed) && self.lasts.load(Relaxed);
+        if kept {
+            self.end_kept.store(true, Relaxed);
+            // Whoever still reads the body waits for what will not come.
+            self.body.wake();
+        }
+        kept
+    }
+
+    pub(super) fn is_end_kept(&self) -> bool {
+        self.end_kept.load(Relaxed)
+    }
+
+    /// Whether an end that was kept back is to be told now: once, when the answer has been written.
+    pub(super) fn tells_end(&self) -> bool {
+        self.end_kept.load(Relaxed)
+            && !self.serving.load(Relaxed)
+            && !self.write_blocked.load(Relaxed)
+            && self.end_kept.swap(false, Relaxed)
     }
 
     pub(super) fn body_wanted(&self) {

@@ -11,6 +11,7 @@ mod body;
 mod connection;
 mod core;
 mod edge;
+mod lasting;
 mod line;
 mod run;
 mod service;
@@ -21,6 +22,7 @@ pub use self::core::Core;
 pub use bind::BindError;
 pub use body::{RequestBody, RequestBodyError};
 pub use edge::{Edge, EdgeConfig, Forwarded, RequestIds};
+pub use lasting::Lasting;
 pub use run::{Drained, Running, Server};
 pub use shutdown::Shutdown;
 
@@ -94,7 +96,8 @@ impl ServeConfig {
         let mut http = hyper::server::conn::http1::Builder::new();
         // The limits on silence are ours: hyper would arm a timer anew for each request.
         http.header_read_timeout(None);
-        // A client that ends its side has left, as for nginx: what runs for it unguarded is given up.
+        // A client that ends its side has left, as for nginx: what runs for it unguarded is given up. From what is guarded
+        // the socket keeps that end back (`lasting`).
         http.half_close(false);
         http.max_header_size(self.max_head);
         http.max_buf_size(self.max_buffer.max(self.max_head).max(8 * 1024));

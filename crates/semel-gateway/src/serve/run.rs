@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
 use super::{
-    BindError, Core, Peer, RequestBody, Runtime, ServeConfig, Shutdown,
+    BindError, Core, Lasting, Peer, RequestBody, Runtime, ServeConfig, Shutdown,
     accept::{Acceptor, Open},
     bind,
 };
@@ -61,7 +61,7 @@ impl Server {
         F: Fn(Core) -> M + Send + Sync + 'static,
         M: Fn(&Peer) -> S + Send + 'static,
         S: Service<Request<RequestBody>, Response = Response<R>, Error = Infallible> + Clone + Send + 'static,
-        S::Future: Send + 'static,
+        S::Future: Lasting + Send + 'static,
         R: Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {

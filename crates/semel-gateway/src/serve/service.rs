@@ -17,7 +17,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::{
-    RequestBody,
+    Lasting, RequestBody,
     admit::admit,
     body::Served,
     line::{InService, Line},
@@ -39,6 +39,7 @@ impl<S> PerConnection<S> {
 impl<S, R> hyper::service::Service<Request<Incoming>> for PerConnection<S>
 where
     S: Service<Request<RequestBody>, Response = Response<R>, Error = Infallible> + Clone,
+    S::Future: Lasting,
 {
     type Response = Response<Served<R>>;
     type Error = Infallible;
@@ -49,15 +50,23 @@ where
         let in_service = Some(InService::new(self.line.clone()));
         let mut request = request.map(|body| RequestBody::new(body, self.line.clone(), self.body_idle));
         if let Err(problem) = admit(&mut request) {
+            self.line.lasts(false);
             let state = State::Refused { answer: Some(problem.answer::<Own>()) };
             return Serving { in_service, state };
         }
         let mut stack = self.stack.lock();
         let state = match stack.poll_ready(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(())) => State::Called { future: stack.call(request) },
+            Poll::Ready(Ok(())) => {
+                let future = stack.call(request);
+                self.line.lasts(future.lasts());
+                State::Called { future }
+            }
             Poll::Ready(Err(never)) => match never {},
             // The clone that will be polled ready is the one that gets the request.
-            Poll::Pending => State::Queued { stack: stack.clone(), request: Some(request) },
+            Poll::Pending => {
+                self.line.lasts(false);
+                State::Queued { stack: stack.clone(), request: Some(request) }
+            }
         };
         Serving { in_service, state }
     }

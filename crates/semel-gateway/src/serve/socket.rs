@@ -43,7 +43,13 @@ impl AsyncRead for Socket {
         match &polled {
             Poll::Pending => {}
             Poll::Ready(Ok(())) if buf.filled().len() > before => self.line.received(),
-            Poll::Ready(_) => self.ended = true,
+            Poll::Ready(end) => {
+                self.ended = true;
+                // Nothing wakes whoever asked: the connection asks again when the answer is out.
+                if end.is_ok() && self.line.keeps_end() {
+                    return Poll::Pending;
+                }
+            }
         }
         polled
     }

@@ -62,6 +62,14 @@ impl<F, R, E> ResponseFuture<F, R, E> {
     }
 }
 
+impl<F, R, E> ResponseFuture<F, R, E> {
+    /// Whether the request is guarded: what it does then goes on where this future is dropped, and a copy of it gets the
+    /// same answer.
+    pub const fn is_guarded(&self) -> bool {
+        matches!(self.state, State::Guarded { .. })
+    }
+}
+
 impl<F, R, E> Future for ResponseFuture<F, R, E>
 where
     F: Future<Output = Result<Response<R>, E>>,
