@@ -150,6 +150,7 @@ impl RedisStore {
             fence: FenceStrength::Advisory,
             max_rest: MAX_REST,
             shared: true,
+            tells_changes: false,
         }
     }
 }

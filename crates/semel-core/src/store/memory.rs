@@ -219,6 +219,7 @@ impl Store for MemoryStore {
             fence: FenceStrength::Strong,
             max_rest: self.budget.largest_rest(),
             shared: false,
+            tells_changes: false,
         }
     }
 }

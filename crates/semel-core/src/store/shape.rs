@@ -311,6 +311,9 @@ pub struct StoreFacts {
     /// Whether other processes work on it too, at the end of a connection. A store of this process answers duplicates
     /// from its own memory: then nothing is gained by remembering its answers.
     pub shared: bool,
+    /// Whether [`Store::tell_changes`](super::Store::tell_changes) tells what people change. Where a shared store does
+    /// not, a process goes on replaying what it remembers for `TierConfig::ttl` at most.
+    pub tells_changes: bool,
 }
 
 /// What an acknowledged write survives.

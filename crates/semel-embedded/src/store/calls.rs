@@ -118,6 +118,7 @@ impl Store for EmbeddedStore {
             fence: FenceStrength::Strong,
             max_rest: self.shared.max_rest,
             shared: false,
+            tells_changes: false,
         }
     }
 }

@@ -21,6 +21,12 @@ const WINDOW: usize = 20_000;
 /// How many rows one statement removes at most, so that none of them holds its locks for long.
 const AT_ONCE: usize = 200;
 
+/// How many lines about what people did are kept, if the server counts them one by one: a cluster's nodes count in steps, and
+/// keep so many times fewer.
+const LINES: u64 = 10_000;
+/// How many of those before that go with each line that comes: a table that grew for long shrinks bit by bit.
+const LINES_AT_ONCE: u64 = 500;
+
 /// A row that ended.
 struct Ended {
     id: Vec<u8>,
@@ -97,10 +103,19 @@ impl Calls {
     }
 
     pub(super) async fn audit(&self, line: &str) -> Result<(), StoreError> {
-        match self.write(self.until(), sql::AUDIT, &Args::default().and(line)).await? {
-            Wrote::Rows { .. } => Ok(()),
-            Wrote::Duplicate | Wrote::Busy => Err(nothing(LOCKED)),
+        let until = self.until();
+        let n = match self.write(until, sql::AUDIT, &Args::default().and(line)).await? {
+            Wrote::Rows { id, .. } => id,
+            Wrote::Duplicate | Wrote::Busy => return Err(nothing(LOCKED)),
+        };
+        if let Some(last) = n.checked_sub(LINES).filter(|&last| last > 0) {
+            let args = Args::default().and(last).and(LINES_AT_ONCE);
+            // The line stands, whatever becomes of older ones; the next one tries again.
+            if let Err(error) = self.write(until, sql::FORGET_AUDIT, &args).await {
+                tracing::debug!(%error, "old lines about what people did are still there");
+            }
         }
+        Ok(())
     }
 
     pub(super) async fn audited(&self, max: usize) -> Result<Vec<String>, StoreError> {

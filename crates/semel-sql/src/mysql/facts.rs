@@ -63,6 +63,7 @@ impl Variables {
             fence: FenceStrength::Strong,
             max_rest: max_rest.min(packet.saturating_sub(BESIDE_REST)),
             shared: true,
+            tells_changes: false,
         }
     }
 

@@ -12,12 +12,14 @@ const OFFSET: Duration = Duration::from_secs(5);
 
 /// What the calls of a store have to be allowed to do. Explaining a statement takes the privileges of the statement, and
 /// nothing is done.
-const PRIVILEGES: [(&str, &str); 5] = [
+const PRIVILEGES: [(&str, &str); 7] = [
     ("SELECT", "EXPLAIN SELECT id FROM semel_record WHERE id = ''"),
     ("INSERT", "EXPLAIN INSERT INTO semel_mark (id, mark) VALUES (1, '')"),
     ("INSERT", "EXPLAIN INSERT INTO semel_record SELECT * FROM semel_record WHERE id = ''"),
     ("UPDATE", "EXPLAIN UPDATE semel_record SET v = v WHERE id = ''"),
     ("DELETE", "EXPLAIN DELETE FROM semel_record WHERE id = ''"),
+    ("INSERT", "EXPLAIN INSERT INTO semel_audit SELECT * FROM semel_audit WHERE n = 0"),
+    ("DELETE", "EXPLAIN DELETE FROM semel_audit WHERE n = 0"),
 ];
 
 /// Looks at everything. `wall` is the local wall clock.
@@ -33,7 +35,7 @@ pub(super) async fn inspect(connection: &mut MySqlConnection, wall: SystemTime) 
 }
 
 pub(super) fn of_variables(v: &Variables) -> Vec<Finding> {
-    [version(v), read_only(v), flush(v), binlog_sync(v), binlog_format(v), galera(v), isolation()]
+    [version(v), read_only(v), flush(v), binlog_sync(v), binlog_format(v), galera(v), isolation(), hearing()]
         .into_iter()
         .flatten()
         .collect()
@@ -118,6 +120,12 @@ fn galera(v: &Variables) -> Option<Finding> {
 
 fn isolation() -> Option<Finding> {
     Some(Finding::note("the store's sessions run under READ COMMITTED, with autocommit", "no gap is ever locked"))
+}
+
+fn hearing() -> Option<Finding> {
+    let why = "waiting copies look again by themselves, and what is settled or deleted by hand is replayed from other \
+               processes' memory for as long as they remember it (local_ttl)";
+    Some(Finding::note("the server tells nobody of changes", why))
 }
 
 async fn engines(connection: &mut MySqlConnection) -> Result<Vec<Finding>, sqlx::Error> {

@@ -147,6 +147,8 @@ pub(super) const READS_IN_FLIGHT: &str =
     concat!(" AND (r.v <> 1 OR (r.state = 1 AND (r.lease_until > ", now!(), " OR r.flags & 2 = 2)))");
 
 pub(super) const AUDIT: &str = concat!("INSERT INTO semel_audit (at, line) VALUES (", now!(), ", ?)");
+/// Away with lines before this one, the oldest first, so many at most.
+pub(super) const FORGET_AUDIT: &str = "DELETE FROM semel_audit WHERE n <= ? ORDER BY n LIMIT ?";
 pub(super) const AUDITED: &str = "SELECT line FROM semel_audit ORDER BY n DESC LIMIT ?";
 
 /// The clock, whether writes are refused, and whose records these are.

@@ -1,6 +1,6 @@
 //! What executes.
 
-use std::time::Duration;
+use std::{sync::Weak, time::Duration};
 
 use bytes::Bytes;
 use semel_core::{
@@ -8,8 +8,8 @@ use semel_core::{
     identity::Identity,
     record::{Flags, Record},
     store::{
-        Ask, Claim, Claimed, Did, Extended, Health, Issued, NewToken, Releasing, Renewal, Renewed, Reply, Seen,
-        Settled, Settlement, Store, StoreError, StoreFacts, StoreFuture,
+        Ask, Changes, Claim, Claimed, Did, Extended, Health, Issued, NewToken, Releasing, Renewal, Renewed, Reply,
+        Seen, Settled, Settlement, Store, StoreError, StoreFacts, StoreFuture,
     },
     transition::{self, Step},
 };
@@ -91,6 +91,9 @@ impl PostgresStore {
     }
 
     async fn claimed(&self, ask: &Ask) -> Result<Claimed, StoreError> {
+        if let Some(listener) = &self.listener {
+            listener.keep_listening();
+        }
         self.fits(&ask.rest)?;
         let (owner, rule) = (ask.owner(), rule(&ask.rest));
         let args = [
@@ -342,5 +345,11 @@ impl Store for PostgresStore {
 
     fn facts(&self) -> StoreFacts {
         self.facts_of()
+    }
+
+    fn tell_changes(&self, to: Weak<dyn Changes>) {
+        if let Some(listener) = &self.listener {
+            listener.tell_changes(to);
+        }
     }
 }

@@ -14,7 +14,7 @@ use super::{
     client::Client,
     error,
     inspect::{self, Inspected, Way},
-    listen::Listener,
+    listen::{Listener, Place},
     migrate,
     primary::{Keeper, Primary},
     sql,
@@ -59,11 +59,10 @@ pub(super) async fn connect(text: &str, env: &Env, options: Options) -> Result<P
     let mark = mark.map_err(marked)?;
     let secret = mark.secret(options.secret.as_ref()).map_err(marked)?;
     let keeper = Keeper::new(secret, mark, Arc::clone(&env.rng));
-    let listener = match (listens_at, pooled) {
-        (Some(at), _) => Some(Listener::new(at, env)),
-        (None, false) => Some(Listener::new(target.clone(), env)),
-        (None, true) => None,
-    };
+    // What a pooler hands on is another session the next time: nobody hears anything in it.
+    let listens_at = listens_at.or_else(|| (!pooled).then(|| target.clone()));
+    let (quiet, patience) = (options.idle_check, options.call_timeout);
+    let listener = listens_at.map(|options| Listener::new(Place { options, quiet, patience }, env));
     let pool = Pool::new(Primary { options: target, lock, keeper }, env, &options);
     pool.add(one);
     pool.add(other);

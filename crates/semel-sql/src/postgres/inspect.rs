@@ -174,7 +174,9 @@ impl Facts {
             out.push(Finding::note(what, why));
             if !way.listens {
                 let cure = "Name a URL that goes to the server itself for listening (listen_url)";
-                out.push(Finding::warning("nobody can listen through the pooler", "waiting copies poll", cure));
+                let why = "waiting copies poll, and what is settled or deleted by hand is replayed from other processes' \
+                           memory for some seconds more";
+                out.push(Finding::warning("nobody can listen through the pooler", why, cure));
             }
         }
         if matches!(way.options.get_ssl_mode(), sqlx::postgres::PgSslMode::Disable)

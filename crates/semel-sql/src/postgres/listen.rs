@@ -1,11 +1,15 @@
-//! Waking those who wait: LISTEN on a connection of its own, NOTIFY for records that somebody watches.
+//! Hearing of changes: LISTEN on a connection of its own. NOTIFY comes for records that somebody watches, and for what
+//! people settle, delete and withdraw.
 //!
 //! All of it is a hint. A notification that is lost, or a server that cannot be listened to, costs the waiter the time until
-//! its next look.
+//! its next look; and what an engine remembers is old after some seconds anyway.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -14,30 +18,48 @@ use semel_core::{
     Fence,
     env::{Env, Tick},
     identity::Identity,
+    store::Changes,
 };
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::sync::Notify;
 
-/// The channel; what is said on it is the beginning of an identity.
+/// The channel for those who wait; what is said on it is the beginning of an identity.
 const CHANNEL: &str = "semel";
+/// The channel of what people changed; what is said on it is a whole identity.
+const CHANGED: &str = "semel_changed";
 /// How long a watch is kept that nobody came back to.
 const KEPT: Duration = Duration::from_secs(60);
 /// How long a server that refuses is left alone.
 const PAUSE: Duration = Duration::from_secs(1);
+/// A quiet connection is not looked at more often than this, whatever the options say.
+const QUIET: Duration = Duration::from_secs(1);
 
 type Key = [u8; 8];
 
+/// Where to listen.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) options: PgConnectOptions,
+    /// After how much quiet the connection is looked at: a network that swallows everything looks like a quiet server.
+    pub(super) quiet: Duration,
+    /// How long its answer may take.
+    pub(super) patience: Duration,
+}
+
 /// The watches of this process.
 pub(super) struct Listener {
-    options: PgConnectOptions,
+    place: Place,
     env: Env,
     state: Mutex<State>,
+    /// Somebody is to be told of changes, and nobody listens.
+    is_deaf: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
     running: bool,
     watches: HashMap<Key, Watch>,
+    engines: Vec<Weak<dyn Changes>>,
 }
 
 struct Watch {
@@ -48,8 +70,42 @@ struct Watch {
 }
 
 impl Listener {
-    pub(super) fn new(options: PgConnectOptions, env: &Env) -> Arc<Self> {
-        Arc::new(Self { options, env: env.clone(), state: Mutex::default() })
+    pub(super) fn new(place: Place, env: &Env) -> Arc<Self> {
+        Arc::new(Self { place, env: env.clone(), state: Mutex::default(), is_deaf: AtomicBool::new(false) })
+    }
+
+    /// From now on `engine` is told of what people change.
+    pub(super) fn tell_changes(self: &Arc<Self>, engine: Weak<dyn Changes>) {
+        let mut state = self.state.lock();
+        state.engines.push(engine);
+        let running = self.run(&mut state);
+        drop(state);
+        self.start(running);
+    }
+
+    /// Listens again where the runtime in which it did has ended, or where there was none at first.
+    pub(super) fn keep_listening(self: &Arc<Self>) {
+        if self.is_deaf.load(Ordering::Relaxed) {
+            let running = self.run(&mut self.state.lock());
+            self.start(running);
+        }
+    }
+
+    /// The right to be the task that listens, if there is none.
+    fn run(self: &Arc<Self>, state: &mut State) -> Option<Running> {
+        if std::mem::replace(&mut state.running, true) {
+            return None;
+        }
+        self.is_deaf.store(false, Ordering::Relaxed);
+        Some(Running(Arc::downgrade(self)))
+    }
+
+    /// Not under the lock: where there is no runtime the task ends here.
+    fn start(&self, running: Option<Running>) {
+        if let Some(running) = running {
+            let task = listen(running, self.place.clone(), self.env.clone());
+            self.env.tasks.spawn("semel listen", Box::pin(task));
+        }
     }
 
     /// A place to wait at, and whether the record was marked for this attempt already. The first one starts the task that
@@ -61,12 +117,9 @@ impl Listener {
         let watch = state.watches.entry(key(id)).or_insert_with(new);
         watch.looked = now;
         let found = (Arc::clone(&watch.told), watch.marked == Some(fence));
-        if !state.running {
-            state.running = true;
-            let running = Running(Arc::downgrade(self));
-            drop(state);
-            self.env.tasks.spawn("semel listen", Box::pin(listen(running, self.options.clone(), self.env.clone())));
-        }
+        let running = self.run(&mut state);
+        drop(state);
+        self.start(running);
         found
     }
 
@@ -84,9 +137,28 @@ impl Listener {
         }
     }
 
+    /// A person changed a record.
+    fn changed(&self, said: &str) {
+        if let Some(digest) = digest(said) {
+            self.each_engine(|engine| engine.changed(&digest));
+        }
+    }
+
     /// Nobody listened for a while: anything may have changed.
     fn tell_all(&self) {
         self.state.lock().watches.values_mut().for_each(Watch::tell);
+        self.each_engine(Changes::missed);
+    }
+
+    fn each_engine(&self, tell: impl Fn(&dyn Changes)) {
+        let mut engines = Vec::new();
+        self.state.lock().engines.retain(|engine| {
+            let here = engine.upgrade();
+            let is_here = here.is_some();
+            engines.extend(here);
+            is_here
+        });
+        engines.iter().for_each(|engine| tell(&**engine));
     }
 
     fn clear(&self) {
@@ -105,50 +177,75 @@ impl Watch {
     }
 }
 
-/// The task that listens ends with its runtime; then the next watch starts another.
+/// The task that listens ends with its runtime; then the next watch or claim starts another.
 struct Running(Weak<Listener>);
+
+impl Running {
+    /// `false` when the store is gone.
+    fn tell(&self, how: impl FnOnce(&Listener)) -> bool {
+        self.0.upgrade().map(|listener| how(&listener)).is_some()
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(listener) = self.0.upgrade() {
-            listener.state.lock().running = false;
+            let mut state = listener.state.lock();
+            state.running = false;
+            listener.is_deaf.store(!state.engines.is_empty(), Ordering::Relaxed);
         }
     }
 }
 
-async fn listen(running: Running, options: PgConnectOptions, env: Env) {
+async fn listen(running: Running, place: Place, env: Env) {
     while running.0.strong_count() > 0 {
-        // A pool of one: the driver's listener takes no other way to come back after its connection broke.
-        let pool = PgPoolOptions::new().max_connections(1).idle_timeout(None).max_lifetime(None);
-        let pool = pool.connect_lazy_with(options.clone());
-        if let Err(error) = hear(&running, PgListener::connect_with(&pool).await, &env).await {
+        let began = env.clock.now();
+        if let Err(error) = hear(&running, &place, &env).await {
             tracing::debug!(%error, "nobody listens to PostgreSQL for now: waiting copies poll");
-            env.clock.sleep_until(env.clock.now() + PAUSE).await;
+            running.tell(Listener::tell_all);
+            // At once after a connection that broke, and slowly where none can be made.
+            env.clock.sleep_until(began + PAUSE).await;
         }
     }
 }
 
-async fn hear(running: &Running, connected: sqlx::Result<PgListener>, env: &Env) -> sqlx::Result<()> {
-    let mut listener = connected?;
+/// Listens until the connection breaks, or until the store is gone.
+async fn hear(running: &Running, place: &Place, env: &Env) -> sqlx::Result<()> {
+    // A pool of one: the driver's listener takes no connection otherwise.
+    let pool = PgPoolOptions::new().max_connections(1).idle_timeout(None).max_lifetime(None);
+    let mut listener = PgListener::connect_with(&pool.connect_lazy_with(place.options.clone())).await?;
     listener.ignore_pool_close_event(true);
-    listener.listen(CHANNEL).await?;
-    let tell = |how: &dyn Fn(&Listener)| running.0.upgrade().map(|listener| how(&listener)).is_some();
-    tell(&Listener::tell_all);
-    let mut look = env.clock.now() + KEPT;
+    // Whoever is told that the connection broke has to be told as well that there is another one.
+    listener.eager_reconnect(false);
+    listener.listen_all([CHANNEL, CHANGED]).await?;
+    running.tell(Listener::tell_all);
+    let quiet = place.quiet.max(QUIET);
+    let mut look = env.clock.now() + quiet;
     loop {
         let goes_on = tokio::select! {
             heard = listener.try_recv() => match heard? {
-                Some(said) => tell(&|listener| listener.tell(said.payload())),
-                None => tell(&Listener::tell_all),
+                Some(said) if said.channel() == CHANGED => running.tell(|listener| listener.changed(said.payload())),
+                Some(said) => running.tell(|listener| listener.tell(said.payload())),
+                None => return Err(sqlx::Error::Io(std::io::ErrorKind::UnexpectedEof.into())),
             },
             () = env.clock.sleep_until(look) => {
-                look = env.clock.now() + KEPT;
-                tell(&Listener::clear)
+                still_there(&mut listener, place.patience, env).await?;
+                look = env.clock.now() + quiet;
+                running.tell(Listener::clear)
             }
         };
         if !goes_on {
             return Ok(());
         }
+    }
+}
+
+/// Whether the connection still leads to the server. What is said meanwhile is kept.
+async fn still_there(listener: &mut PgListener, patience: Duration, env: &Env) -> sqlx::Result<()> {
+    let late = env.clock.now() + patience;
+    tokio::select! {
+        answer = sqlx::raw_sql("SELECT 1").fetch_all(&mut *listener) => answer.map(drop),
+        () = env.clock.sleep_until(late) => Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())),
     }
 }
 
@@ -167,6 +264,17 @@ fn heard(said: &str) -> Option<Key> {
     u64::from_str_radix(said, 16).ok().filter(|_| said.len() == 16).map(u64::to_be_bytes)
 }
 
+fn digest(said: &str) -> Option<[u8; 32]> {
+    let mut digest = [0; 32];
+    if said.len() != 64 || !said.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (n, byte) in digest.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&said[2 * n..2 * n + 2], 16).ok()?;
+    }
+    Some(digest)
+}
+
 #[cfg(test)]
 mod tests {
     use semel_core::identity::{Kind, Namespace};
@@ -180,5 +288,13 @@ mod tests {
         let id = Identity::stored(digest, Namespace::http("orders").unwrap(), Kind::Key);
         assert_eq!(heard(&word(&id)), Some(key(&id)));
         assert!(heard("").is_none() && heard("00").is_none() && heard("zz01020304050607").is_none());
+    }
+
+    #[test]
+    fn a_change_names_a_whole_identity() {
+        assert_eq!(digest(&"0f".repeat(32)), Some([0x0f; 32]));
+        for said in ["".into(), "0f".repeat(31), "0f".repeat(33), "zz".repeat(32), "é".repeat(32), "+f".repeat(32)] {
+            assert!(digest(&said).is_none(), "{said}");
+        }
     }
 }

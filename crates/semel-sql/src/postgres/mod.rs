@@ -96,6 +96,7 @@ impl PostgresStore {
             fence: FenceStrength::Strong,
             max_rest: self.max_rest,
             shared: true,
+            tells_changes: self.listener.is_some(),
         }
     }
 }

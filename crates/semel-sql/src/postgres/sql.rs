@@ -44,6 +44,17 @@ macro_rules! answer {
     };
 }
 
+/// The same, and everybody who listens is told of what a person changed: with the commit, so that nobody hears of a change
+/// that does not stand, and none that stands goes untold. People are few; what executes never notifies so.
+macro_rules! answer_and_tell {
+    () => {
+        " SELECT t.now, got.fence, got.attempt, got.expires_at, CASE WHEN got.fence IS NOT NULL THEN \
+         pg_notify('semel_changed', encode($3, 'hex'))::text IS NOT NULL END, f.v, f.state, f.flags, f.fp_v, f.fp, \
+         f.owner, f.fence, f.attempt, f.lease_until, f.expires_at, CASE WHEN got.fence IS NULL THEN f.rest END \
+         FROM t LEFT JOIN got ON true LEFT JOIN found f ON true"
+    };
+}
+
 macro_rules! now {
     () => {
         "(SELECT now FROM t)"
@@ -262,7 +273,7 @@ pub(super) const RESOLVE: Statement = statement!(
     here!("r"),
     " AND r.fence = $4 AND (r.state IN (3, 4) OR (r.state = 1 AND r.lease_until <= t.now))",
     returning!("true"),
-    answer!(),
+    answer_and_tell!(),
 );
 
 /// `$3` id, `$4` time to live, `$5` longest life, `$6` rest, `$7` namespace, `$8` kind, `$9` rule, `$10` nobody.
@@ -307,7 +318,7 @@ pub(super) const WITHDRAW: Statement = statement!(
     ", got AS (DELETE FROM semel_record r USING t WHERE t.cfg IS NOT NULL AND r.id = $3 AND ",
     token!(),
     returning!("true"),
-    answer!(),
+    answer_and_tell!(),
 );
 
 /// `$3` id, `$4` the state it should be in.
@@ -318,7 +329,7 @@ pub(super) const DELETE: Statement = statement!(
     here!("r"),
     " AND r.state = $4 AND r.state IN (0, 2, 4)",
     returning!("true"),
-    answer!(),
+    answer_and_tell!(),
 );
 
 /// `$3` id, `$4` fence. Somebody waits: whoever changes the record is to say so.
@@ -397,10 +408,12 @@ pub(super) const PUT_MARK: Statement = statement!(
      RETURNING mark) SELECT (SELECT mark FROM put) FROM t",
 );
 
-/// `$3` a line. The last ten thousand are kept.
+/// `$3` a line. The last ten thousand are kept; of those before, some go with each line that comes, so that a table that grew
+/// for long shrinks bit by bit. Nobody waits for another one who does the same.
 pub(super) const AUDIT: Statement = statement!(
     17,
-    ", gone AS (DELETE FROM semel_audit a USING t WHERE a.n <= (SELECT max(n) FROM semel_audit) - 10000), \
+    ", gone AS (DELETE FROM semel_audit WHERE n = ANY (ARRAY(SELECT a.n FROM semel_audit a \
+     WHERE a.n <= (SELECT max(n) FROM semel_audit) - 9999 ORDER BY a.n LIMIT 500 FOR UPDATE SKIP LOCKED))), \
      put AS (INSERT INTO semel_audit (line) SELECT $3 FROM t WHERE t.cfg IS NOT NULL RETURNING n) \
      SELECT (SELECT n FROM put) FROM t",
 );

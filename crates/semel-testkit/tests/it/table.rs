@@ -346,6 +346,7 @@ impl<B: Bug> Store for Table<B> {
             fence: FenceStrength::Strong,
             max_rest: u64::MAX,
             shared: false,
+            tells_changes: false,
         }
     }
 }

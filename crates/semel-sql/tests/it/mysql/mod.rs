@@ -1,5 +1,6 @@
 //! The store on a MariaDB of these tests' own.
 
+mod audit;
 mod calls;
 mod conformance;
 mod cost;

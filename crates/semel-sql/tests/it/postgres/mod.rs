@@ -1,7 +1,9 @@
 //! PostgreSQL: the conformance suite straight and through a transaction pooler, and what only this store has to show.
 
 mod asking;
+mod audit;
 mod bed;
+mod changes;
 mod conformance;
 mod counted;
 mod errors;
