@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use semel_gateway::config::{Flags, Source};
 
+use crate::address::is_no_file;
 use crate::exit::Failure;
 
 /// Flags that stand over a key of the file.
@@ -87,6 +88,9 @@ pub fn source(path: &Path) -> Result<Source, Failure> {
     let name = path.display();
     let bytes = std::fs::read(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => {
+            if let Some(why) = path.to_str().and_then(is_no_file) {
+                return Failure::usage(why);
+            }
             Failure::usage(format!("{name} is not there; name the configuration file, or leave it out"))
         }
         _ => Failure::usage(format!("cannot read {name}: {error}")),

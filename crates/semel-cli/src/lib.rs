@@ -3,6 +3,7 @@
 //! Each command is a module with an `Args` (its flags) and a `run` that ends in an [`exit::Exit`]; `main.rs` only maps
 //! one to the other. What a command finds out goes to stdout, what it says about itself to stderr.
 
+pub mod address;
 pub mod check;
 pub mod config;
 pub mod demo;

@@ -4,7 +4,8 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use semel_cli::{check, demo, doctor, gateway, keys, migrate, prove};
+use semel_cli::term::Look;
+use semel_cli::{address, check, demo, doctor, gateway, keys, migrate, prove};
 
 /// Fewer instructions per request than the system's, for the gateway's many small outcomes.
 ///
@@ -54,7 +55,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let ended = match Cli::parse().command {
+    let cli = Cli::try_parse().unwrap_or_else(|error| address::explained(error).exit());
+    let ended = match cli.command {
         Command::Demo(args) => demo::run(&args, demo::start),
         Command::Gateway(args) => gateway::run(&args),
         Command::Prove(args) => prove::run(&args),
@@ -66,7 +68,7 @@ fn main() -> ExitCode {
     ended
         .unwrap_or_else(|failure| {
             // A closed stderr leaves nobody to tell; the exit code still says it.
-            let _ = writeln!(std::io::stderr(), "error: {failure}");
+            let _ = std::io::stderr().write_all(Look::of_stderr().told(&format!("error: {failure}")).as_bytes());
             failure.exit()
         })
         .into()

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use semel_gateway::config::{Flags, StoreConfig};
+use semel_gateway::config::{Flags, Origin, StoreConfig};
 use semel_gateway::stores;
 
 use crate::config::source_or_default;
@@ -48,6 +48,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let read = StoreConfig::from_parts(file, &flags);
     let config = read.map_err(|refused| Failure::usage(format!("the configuration cannot be used:\n\n{refused}")))?;
     let store = &config.store;
+    if store.url.origin == Origin::Default {
+        return Err(Failure::usage(
+            "name the database: semel migrate postgres://USER@HOST/DATABASE (or mysql://…), or -c FILE with its store.url",
+        ));
+    }
     if args.print {
         let mut out = Out::stdout();
         out.write_all(stores::migration_sql(store).map_err(Failure::usage)?.as_bytes())?;

@@ -1,5 +1,6 @@
 //! What the terminal can show: its width, whether colour is welcome, text broken at that width.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 
@@ -13,6 +14,8 @@ pub struct Look {
     pub width: usize,
     /// Escape sequences are welcome.
     pub colour: bool,
+    /// Whether lines end at an edge. In a pipe or a file nothing is cut away.
+    pub has_edge: bool,
 }
 
 impl Look {
@@ -31,12 +34,13 @@ impl Look {
             || std::env::var_os("TERM").is_some_and(|v| v == "dumb");
         let width = rustix::termios::tcgetwinsize(stream).map_or(UNKNOWN_WIDTH, |size| usize::from(size.ws_col));
         let width = if width == 0 { UNKNOWN_WIDTH } else { width };
-        Self { width: width.clamp(40, 120), colour: stream.is_terminal() && !unwanted }
+        let has_edge = stream.is_terminal();
+        Self { width: width.clamp(40, 120), colour: has_edge && !unwanted, has_edge }
     }
 
-    /// No colour.
+    /// A terminal without colour.
     pub fn plain(width: usize) -> Self {
-        Self { width, colour: false }
+        Self { width, colour: false, has_edge: true }
     }
 
     /// Green: as it should be.
@@ -64,12 +68,14 @@ impl Look {
     }
 
     /// Breaks `text` between words so that each line fits; every line but the first begins with `indent` blanks, and
-    /// the first is taken to start there already. A word longer than a line (a URL) stays whole.
+    /// the first is taken to start there already. A word longer than a line (a URL) stays whole. What steers a terminal is
+    /// escaped: [`shown`].
     pub fn wrap(self, text: &str, indent: usize) -> String {
         let room = self.width.saturating_sub(indent).max(20);
         let mut out = String::new();
         let mut used = 0;
         for word in text.split_whitespace() {
+            let word = shown(word);
             let length = word.chars().count();
             if used > 0 && used + 1 + length > room {
                 out.push('\n');
@@ -79,17 +85,24 @@ impl Look {
                 out.push(' ');
                 used += 1;
             }
-            out.push_str(word);
+            out.push_str(&word);
             used += length;
         }
         out
     }
 
+    /// A message: as [`fit`](Self::fit) on a terminal; elsewhere its lines stay whole, for whoever searches a log.
+    pub fn told(self, text: &str) -> String {
+        Self { width: if self.has_edge { self.width } else { usize::MAX }, ..self }.fit(text)
+    }
+
     /// Breaks the lines of `text` that are too long. What follows stands under the text behind a line's label, which
-    /// two blanks or a colon end, or under its beginning. Lines of a file that are shown stay as they are.
+    /// two blanks or a colon end, or under its beginning. Lines of a file that are shown are not broken. What steers a
+    /// terminal is escaped: [`shown`]; so paint what was fitted, and do not fit what was painted.
     pub fn fit(self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         for line in text.lines() {
+            let line = &*shown(line);
             if line.chars().count() <= self.width || line.contains(" | ") {
                 out.push_str(line);
             } else {
@@ -102,6 +115,24 @@ impl Look {
         }
         out
     }
+}
+
+/// Text that others chose (clients, other people, a file), as it may be shown to people: what would steer a terminal
+/// (control characters) or turn the reading order of a line around (marks of direction) stands there escaped.
+pub fn shown(text: &str) -> Cow<'_, str> {
+    let steers = |c: char| {
+        let turns =
+            matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        c.is_control() || turns
+    };
+    if !text.contains(steers) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if steers(c) { out.extend(c.escape_default()) } else { out.push(c) }
+    }
+    Cow::Owned(out)
 }
 
 /// The column at which the text of a line begins, in characters.
@@ -171,8 +202,18 @@ mod tests {
     }
 
     #[test]
+    fn what_steers_a_terminal_is_shown_and_not_done() {
+        assert_eq!(shown("plain, größer, 注文"), "plain, größer, 注文");
+        assert_eq!(shown("a\x1b[2J\r\nb\u{9b}31m\u{202e}c"), "a\\u{1b}[2J\\r\\nb\\u{9b}31m\\u{202e}c");
+        assert_eq!(Look::plain(60).told("one\ntwo\x07"), "one\ntwo\\u{7}\n");
+        let long = format!("{} b\n", "a".repeat(50));
+        assert_eq!(Look { has_edge: false, ..Look::plain(40) }.told(&long), long);
+    }
+
+    #[test]
     fn without_colour_no_escape_is_written() {
         assert_eq!(Look::plain(60).bad("no"), "no");
-        assert_eq!(Look { width: 60, colour: true }.good("yes"), "\x1b[32myes\x1b[0m");
+        let colourful = Look { colour: true, ..Look::plain(60) };
+        assert_eq!(colourful.good("yes"), "\x1b[32myes\x1b[0m");
     }
 }

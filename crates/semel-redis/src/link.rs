@@ -90,6 +90,10 @@ struct Why {
 }
 
 impl Why {
+    fn of(error: &StoreError) -> Self {
+        Self { kind: error.kind, words: verdict::cause(error).into() }
+    }
+
     fn error(&self) -> StoreError {
         StoreError::new(Did::Nothing, self.kind, self.words.to_string())
     }
@@ -159,7 +163,7 @@ impl Link {
             let dialed = link.dialer.dial(&link.target).await;
             let result = match dialed {
                 Ok((connection, is_modern)) => Ok(Wire { connection, is_modern, serial }),
-                Err(error) => Err(Why { kind: error.kind, words: error.to_string().into() }),
+                Err(error) => Err(Why::of(&error)),
             };
             *link.state.lock() = match &result {
                 Ok(wire) => State::Up(wire.clone()),

@@ -96,7 +96,7 @@ async fn run_on_one(link: &Arc<Link>, calls: &[&Call<'_>]) -> Vec<Result<Value, 
 
 fn copy(trouble: &Trouble) -> Trouble {
     match trouble {
-        Trouble::Unsent(error) => Trouble::Unsent(StoreError::new(error.did, error.kind, error.to_string())),
+        Trouble::Unsent(error) => Trouble::Unsent(StoreError::new(error.did, error.kind, verdict::cause(error))),
         Trouble::Sent(error) => Trouble::Sent(error.clone()),
     }
 }

@@ -35,6 +35,11 @@ pub(crate) fn of(error: RedisError) -> StoreError {
     }
 }
 
+/// Why, for an error that is told a second time: the words around it come with the second one.
+pub(crate) fn cause(error: &StoreError) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}
+
 /// What an error means where nothing was sent yet.
 pub(crate) fn before(error: RedisError) -> StoreError {
     StoreError::new(Did::Nothing, StoreErrorKind::Unavailable, error)

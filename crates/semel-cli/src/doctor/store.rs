@@ -45,7 +45,11 @@ pub(super) async fn look(config: &Config, found: &mut Vec<Checked>) {
                 .fix("stop the gateway for a try, or look at /readyz on its admin address"),
         ),
         Err(error) => {
-            found.push(Checked::new(Level::Error, "store", error.to_string()).why("the gateway would not start"));
+            found.push(
+                Checked::new(Level::Error, "store", error.what())
+                    .why("the gateway would not start")
+                    .fix(error.cure().unwrap_or_default()),
+            );
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::args::Audit;
 use crate::exit::{Exit, Failure};
-use crate::term::{Look, Out};
+use crate::term::{Look, Out, shown};
 
 /// One line of the audit, as JSON in the store.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -73,7 +73,8 @@ pub(super) async fn run(store: &dyn StoreAdmin, args: &Audit) -> Result<Exit, Fa
         match serde_json::from_str::<Deed>(line) {
             Ok(deed) if !args.json => out.write_all(look.fit(&words(&deed)).as_bytes())?,
             // A line of another version, or one that a crash cut short, is shown as it is.
-            _ => writeln!(out, "{line}")?,
+            Ok(_) => writeln!(out, "{line}")?,
+            Err(_) => writeln!(out, "{}", shown(line))?,
         }
     }
     out.flush()?;
@@ -94,5 +95,5 @@ fn words(deed: &Deed) -> String {
     if let Some(reason) = &deed.reason {
         text.push_str(&format!(" ({reason})"));
     }
-    text
+    shown(&text).into_owned()
 }

@@ -1,5 +1,6 @@
 //! `semel keys list`.
 
+use std::borrow::Cow;
 use std::io::Write as _;
 
 use semel_core::store::StoreAdmin;
@@ -9,7 +10,7 @@ use super::pages::Pages;
 use super::time;
 use super::view::View;
 use crate::exit::{Exit, Failure};
-use crate::term::{Look, Out};
+use crate::term::{Look, Out, shown};
 
 pub(super) async fn run(store: &dyn StoreAdmin, args: &List) -> Result<Exit, Failure> {
     let (mut out, look) = (Out::stdout(), Look::of_stdout());
@@ -57,7 +58,7 @@ fn heading(look: Look) -> String {
 
 fn line(view: &View, look: Look) -> String {
     let state = format!("{:<9}", view.state);
-    let plain = columns(look, view.state, view.short(), &time::words(view.expires_in()), &view.rule, &view.key);
+    let plain = columns(look, view.state, view.short(), &time::until(view.expires_in()), &view.rule, &view.key);
     let rest = plain.get(9..).unwrap_or_default();
     let painted = match view.state {
         "unknown" | "parked" => look.open(&state),
@@ -70,18 +71,22 @@ fn columns(look: Look, state: &str, identity: &str, ends: &str, rule: &str, key:
     let room = look.width.saturating_sub(FIXED);
     let rule_width = (room / 2).clamp(8, 24);
     let key_width = room.saturating_sub(rule_width + 1).max(6);
-    let text =
-        format!("{state:<9} {identity:<16} {ends:<10} {:<rule_width$} {}", cut(rule, rule_width), cut(key, key_width));
+    let (rule, key) = (shown(rule), shown(key));
+    let (rule, key) = match look.has_edge {
+        true => (cut(&rule, rule_width), cut(&key, key_width)),
+        false => (rule, key),
+    };
+    let text = format!("{state:<9} {identity:<16} {ends:<10} {rule:<rule_width$} {key}");
     text.trim_end().to_owned()
 }
 
-fn cut(text: &str, width: usize) -> String {
+fn cut(text: &str, width: usize) -> Cow<'_, str> {
     if text.chars().count() <= width {
-        return text.to_owned();
+        return Cow::Borrowed(text);
     }
     let mut short: String = text.chars().take(width - 1).collect();
     short.push('…');
-    short
+    Cow::Owned(short)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::find::find;
 use super::time;
 use super::view::View;
 use crate::exit::{Exit, Failure};
-use crate::term::{Look, Out};
+use crate::term::{Look, Out, shown};
 
 pub(super) async fn run(store: &dyn StoreAdmin, args: &Show) -> Result<Exit, Failure> {
     let (identity, record, now) = find(store, &args.identity).await?;
@@ -52,9 +52,17 @@ pub(super) fn words(view: &View) -> String {
     if let Some(error) = &view.last_error {
         lines.push(("last error", error.clone()));
     }
-    lines.push(("ends in", ms(view.expires_in_ms)));
+    lines.push((
+        "ends in",
+        match time::until(view.expires_in()) {
+            never if never == "never" && matches!(view.state, "unknown" | "parked") => {
+                "never: it is kept until somebody settles it".to_owned()
+            }
+            end => end,
+        },
+    ));
     lines.push(("size", time::bytes(view.bytes)));
-    lines.iter().map(|(label, text)| format!("{label:<10}  {text}\n")).collect()
+    lines.iter().map(|(label, text)| format!("{label:<10}  {}\n", shown(text))).collect()
 }
 
 fn or_none(text: &str) -> String {

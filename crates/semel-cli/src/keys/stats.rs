@@ -13,7 +13,7 @@ use super::args::{By, Stats};
 use super::pages::Pages;
 use super::time;
 use crate::exit::{Exit, Failure};
-use crate::term::{Look, Out};
+use crate::term::{Look, Out, shown};
 
 /// Upper ends of the histogram of the time that records still have, and their names.
 const LEFT: [(Duration, &str); 6] = [
@@ -90,14 +90,16 @@ fn table(by: By, groups: &BTreeMap<String, Group>, look: Look) -> String {
         By::State => "STATE",
         By::Kind => "KIND",
     };
-    let width = groups.keys().map(|name| name.chars().count()).max().unwrap_or(0).clamp(heading.len(), 24);
+    let most = if look.has_edge { 24 } else { usize::MAX };
+    let width = groups.keys().map(|name| shown(name).chars().count()).max().unwrap_or(0).clamp(heading.len(), most);
     let mut text = look.strong(&format!("{heading:<width$} {:>9} {:>9}  ENDS IN", "RECORDS", "SIZE"));
     text.push('\n');
     let sum = groups.values().fold(Group::default(), Group::and);
     let all = groups.iter().map(|(name, group)| (name.as_str(), group));
     for (name, group) in all.chain((groups.len() > 1).then_some(("all", &sum))) {
-        let shown: String = if name.is_empty() { "(none)".to_owned() } else { name.chars().take(width).collect() };
-        let line = format!("{shown:<width$} {:>9} {:>9}  ", group.records, time::bytes(group.bytes));
+        let name: String =
+            if name.is_empty() { "(none)".to_owned() } else { shown(name).chars().take(width).collect() };
+        let line = format!("{name:<width$} {:>9} {:>9}  ", group.records, time::bytes(group.bytes));
         let indent = line.chars().count();
         text.push_str(&line);
         text.push_str(&look.wrap(&ends(group), indent));

@@ -2,6 +2,14 @@
 
 use std::time::Duration;
 
+/// What is kept until somebody settles it has a hundred years; what has fewer than this was given an end.
+pub(super) const NEVER_FROM: Duration = Duration::from_secs(50 * 365 * 86_400);
+
+/// How long until an end: `never`, or as [`words`].
+pub(super) fn until(time: Duration) -> String {
+    if time >= NEVER_FROM { "never".to_owned() } else { words(time) }
+}
+
 /// `3h 12min`, `45s`, `under 1s`.
 pub(super) fn words(time: Duration) -> String {
     let seconds = time.as_secs();
@@ -36,6 +44,14 @@ mod tests {
             [of(0), of(59), of(60), of(61), of(3_600), of(11_520), of(86_399), of(90_000)],
             ["under 1s", "59s", "1min", "1min 1s", "1h", "3h 12min", "23h 59min", "1d 1h"]
         );
+    }
+
+    #[test]
+    fn what_has_no_end_has_no_time() {
+        assert_eq!(until(semel_core::policy::NEVER), "never");
+        // A year later, and the longest time that a file takes in years.
+        assert_eq!(until(semel_core::policy::NEVER - Duration::from_hours(24 * 365)), "never");
+        assert_eq!(until(Duration::from_hours(24 * 365 * 10)), "3650d");
     }
 
     #[test]

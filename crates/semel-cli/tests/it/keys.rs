@@ -4,7 +4,7 @@ use semel_core::engine::{Answer, Call, Engine, Ran, Verdict};
 use semel_core::env::Env;
 use semel_core::fingerprint::Fingerprint;
 use semel_core::identity::{Display, Identity, Key, Kind, Namespace, Scope};
-use semel_core::policy::Policy;
+use semel_core::policy::{NEVER, Policy};
 use semel_core::record::{Format, Outcome};
 use semel_gateway::config::{Bytes, Flags, StoreConfig};
 use semel_gateway::stores::{self, Opened};
@@ -28,10 +28,14 @@ async fn opened(dir: &TempDir) -> Opened {
 }
 
 async fn settle(engine: &Engine, key: &str, verdict: Verdict) -> Identity {
+    settle_under("submit", engine, key, verdict).await
+}
+
+async fn settle_under(rule: &str, engine: &Engine, key: &str, verdict: Verdict) -> Identity {
     let key = Key::new(key, Display::Masked);
     let namespace = Namespace::http("gateway").expect("a name");
     let id = Identity::new(engine.secret(), Kind::Key, namespace, &Scope::shared(), &key);
-    let policy = Policy::key().named("submit").build().expect("a policy");
+    let policy = Policy::key().named(rule).unknown_ttl(NEVER).build().expect("a policy");
     let call = Call::new(id, Fingerprint::NONE, policy).shown(key.shown());
     let answer = engine.run(call, move |_| async { Ran { value: (), verdict } }).await;
     assert!(matches!(answer, Answer::Executed { .. }), "{answer:?}");
@@ -40,14 +44,18 @@ async fn settle(engine: &Engine, key: &str, verdict: Verdict) -> Identity {
 
 impl Seeded {
     async fn new() -> Self {
+        Self::with("submit", "the connection broke").await
+    }
+
+    async fn with(rule: &str, last: &str) -> Self {
         let dir = TempDir::new().expect("a directory");
         let store = opened(&dir).await;
         let engine = Engine::builder(store.store.clone(), store.secret.clone()).build();
         let outcome = Outcome::new(Format::JSON, b"".as_slice(), b"\"secret receipt\"".as_slice());
-        let done = settle(&engine, "order-4711", Verdict::Keep(outcome)).await;
-        let unknown =
-            settle(&engine, "order-4712", Verdict::Unknown { last: Some("the connection broke".into()) }).await;
-        let free = settle(&engine, "order-4713", Verdict::Release { counts: true, answer: None }).await;
+        let done = settle_under(rule, &engine, "order-4711", Verdict::Keep(outcome)).await;
+        let last = Some(last.into());
+        let unknown = settle_under(rule, &engine, "order-4712", Verdict::Unknown { last }).await;
+        let free = settle_under(rule, &engine, "order-4713", Verdict::Release { counts: true, answer: None }).await;
         store.close();
         Self { dir, done, unknown, free }
     }
@@ -154,6 +162,44 @@ async fn an_unknown_outcome_is_not_simply_deleted() {
     let seeded = Seeded::new().await;
     let ended = seeded.keys(&["delete", &digits(&seeded.unknown), "--yes"]).await;
     assert!(ended.code == 2 && ended.err.contains("semel keys resolve"), "{ended:?}");
+}
+
+/// Whoever writes a reason, or answers a request, writes to the terminal of whoever reads it.
+#[tokio::test]
+async fn what_people_and_clients_wrote_cannot_steer_a_terminal() {
+    let seeded = Seeded::with("submit", "an upstream's\u{1b}[2J\u{202e} words").await;
+    let reason = "\u{1b}]0;owned\u{7}seen\r\nforged line\u{9b}31m\u{202e}";
+    let shown = seeded.keys(&["show", &digits(&seeded.unknown)]).await.out;
+    assert!(shown.contains("an upstream's\\u{1b}[2J\\u{202e} words"), "{shown}");
+    let ended = seeded.keys(&["resolve", &digits(&seeded.unknown), "--completed", "--yes", "--reason", reason]).await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let steers = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
+    assert!(!ended.err.contains(steers), "{:?}", ended.err);
+    for args in [&["audit"][..], &["list"], &["stats"], &["show", &digits(&seeded.done)]] {
+        let ended = seeded.keys(args).await;
+        assert!(ended.code == 0 && !ended.out.contains(steers), "{ended:?}");
+    }
+    let audit = seeded.keys(&["audit"]).await.out;
+    assert!(audit.contains("\\u{1b}]0;owned\\u{7}seen\\r\\nforged"), "{audit}");
+}
+
+#[tokio::test]
+async fn a_record_that_is_kept_until_somebody_settles_it_says_so() {
+    let seeded = Seeded::new().await;
+    let list = seeded.keys(&["list", "--state", "unknown"]).await;
+    assert!(list.out.contains(" never ") && !list.out.contains("36"), "{}", list.out);
+    let shown = seeded.keys(&["show", &digits(&seeded.unknown)]).await;
+    assert!(shown.out.contains("ends in     never: it is kept until somebody settles it"), "{}", shown.out);
+}
+
+#[tokio::test]
+async fn a_list_that_no_terminal_shows_is_cut_nowhere() {
+    let rule = "a-rule-whose-name-is-longer-than-half-of-a-terminal-is-wide";
+    let seeded = Seeded::with(rule, "").await;
+    let list = seeded.keys(&["list"]).await;
+    assert_eq!(list.out.matches(rule).count(), 3, "{}", list.out);
+    let stats = seeded.keys(&["stats"]).await;
+    assert!(stats.out.contains(rule), "{}", stats.out);
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ mod doctor;
 mod endpoints;
 mod gateway;
 mod keys;
+mod messages;
 mod prove;
 mod semel;
 mod system;

@@ -86,18 +86,20 @@ impl SharedUrl {
 impl fmt::Display for SharedUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, rest) = self.url.split_once("://").unwrap_or(("", &self.url));
-        let (address, query) = rest.split_once('?').map_or((rest, ""), |(address, query)| (address, query));
-        let (hosts, path) = address.split_once('/').map_or((address, ""), |(hosts, path)| (hosts, path));
+        let (address, query) = match rest.split_once('?') {
+            Some((address, query)) if address.contains('@') || !query.contains('@') || names_port(address) => {
+                (address, query)
+            }
+            _ => (rest, ""),
+        };
         write!(f, "{scheme}://")?;
-        match hosts.rsplit_once('@') {
+        // The last one: a password that was not written as a URL wants it may have such signs in it.
+        match address.rsplit_once('@') {
             Some((user, hosts)) => match user.split_once(':') {
                 Some((name, _)) => write!(f, "{name}:***@{hosts}")?,
                 None => write!(f, "{user}@{hosts}")?,
             },
-            None => f.write_str(hosts)?,
-        }
-        if address.contains('/') {
-            write!(f, "/{path}")?;
+            None => f.write_str(address)?,
         }
         let mut between = '?';
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -110,6 +112,12 @@ impl fmt::Display for SharedUrl {
         }
         Ok(())
     }
+}
+
+/// Whether `host:5432/…` ends its host with a port. What else stands there may be the beginning of a password.
+fn names_port(address: &str) -> bool {
+    let host = address.split('/').next().unwrap_or_default();
+    host.rsplit_once(':').is_none_or(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()))
 }
 
 impl fmt::Debug for SharedUrl {
@@ -192,6 +200,9 @@ mod tests {
                 "postgres://ada:***@h/db?sslmode=require&password=***",
             ),
             ("mysql://ada@h/db", "mysql://ada@h/db"),
+            ("postgres://ada:a/secret@h/db", "postgres://ada:***@h/db"),
+            ("postgres://ada:a?secret@h/db", "postgres://ada:***@h/db"),
+            ("postgres://h:5432/db?application_name=a@b", "postgres://h:5432/db?application_name=a@b"),
         ] {
             let url = shared(text);
             assert_eq!(url.to_string(), shown);

@@ -12,7 +12,7 @@ use semel_core::identity::Secret;
 use semel_core::store::{Finding, StoreAdmin};
 
 pub use self::shared::{migrate, migration_sql};
-use crate::config::{Bytes, Setting, Store, StoreUrl};
+use crate::config::{Bytes, Setting, SharedUrl, Store, StoreUrl};
 
 /// An open store, and the secret that its identities are made with.
 #[derive(Clone)]
@@ -39,6 +39,8 @@ impl fmt::Debug for Opened {
     }
 }
 
+const UNREACHABLE: &str = "start the server, or mend the address, its user or its password";
+
 /// Why a store could not be opened.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -49,10 +51,10 @@ pub enum OpenError {
     PasswordFile(PathBuf, String),
     /// The embedded store cannot be opened.
     Embedded(semel_embedded::OpenError),
-    /// The Redis cannot be used.
-    Redis(semel_redis::ConnectError),
-    /// The database cannot be used.
-    Sql(semel_sql::ConnectError),
+    /// The Redis at this address, which is shown without its password, cannot be used.
+    Redis(SharedUrl, semel_redis::ConnectError),
+    /// The database at this address, which is shown without its password, cannot be used.
+    Sql(SharedUrl, semel_sql::ConnectError),
     /// The store keeps no secret of its own, and none is configured.
     NoSecret,
     /// The store has no tables to make.
@@ -60,6 +62,36 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    /// What is wrong, and with which store; never a password.
+    #[must_use]
+    pub fn what(&self) -> String {
+        match self {
+            Self::SecretFile(file, why) => format!("the secret in {} cannot be used: {why}", file.display()),
+            Self::PasswordFile(file, why) => format!("the password in {} cannot be used: {why}", file.display()),
+            Self::Embedded(error) => error.to_string(),
+            Self::Redis(url, error) if error.is_temporary() => format!("no connection to {url}: {}", root(error)),
+            Self::Sql(url, error) if error.is_temporary() => format!("no connection to {url}: {}", root(error)),
+            Self::Redis(url, error) => format!("the store {url} cannot be used: {error}"),
+            Self::Sql(_, error) => error.to_string(),
+            Self::NoSecret => "the store keeps no secret of its own".to_owned(),
+            Self::NoTables(store) => format!("{store} needs no tables, only PostgreSQL and MySQL do"),
+        }
+    }
+
+    /// What to do about it, where [`what`](Self::what) does not say it already.
+    #[must_use]
+    pub fn cure(&self) -> Option<&'static str> {
+        match self {
+            Self::SecretFile(..) => Some("write at least 16 random bytes into it, readable by the gateway alone"),
+            Self::PasswordFile(..) => Some("write it into that file, on one line"),
+            Self::Redis(_, error) if error.is_temporary() => Some(UNREACHABLE),
+            Self::Sql(_, error) if error.is_temporary() => Some(UNREACHABLE),
+            Self::NoSecret => Some("name one with secret_file"),
+            Self::NoTables(_) => Some("start the gateway"),
+            Self::Embedded(_) | Self::Redis(..) | Self::Sql(..) => None,
+        }
+    }
+
     /// Whether another process has the store, which belongs to one.
     #[must_use]
     pub fn is_in_use(&self) -> bool {
@@ -67,29 +99,19 @@ impl OpenError {
     }
 }
 
+/// The innermost reason of an error: each one around it says in its own words that there is no connection.
+fn root(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::SecretFile(file, why) => write!(
-                f,
-                "the secret in {} cannot be used: {why}; write at least 16 random bytes into it, readable by the gateway alone",
-                file.display()
-            ),
-            Self::PasswordFile(file, why) => {
-                write!(
-                    f,
-                    "the password in {} cannot be used: {why}; write it into that file, on one line",
-                    file.display()
-                )
-            }
-            Self::Embedded(error) => error.fmt(f),
-            Self::Redis(error) => error.fmt(f),
-            Self::Sql(error) => error.fmt(f),
-            Self::NoSecret => f.write_str("the store keeps no secret of its own; name one with secret_file"),
-            Self::NoTables(store) => {
-                write!(f, "{store} has no tables to make: only PostgreSQL and MySQL have; start the gateway")
-            }
-        }
+        f.write_str(&self.what())?;
+        self.cure().map_or(Ok(()), |cure| write!(f, "; {cure}"))
     }
 }
 
@@ -97,8 +119,8 @@ impl std::error::Error for OpenError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Embedded(error) => Some(error),
-            Self::Redis(error) => Some(error),
-            Self::Sql(error) => Some(error),
+            Self::Redis(_, error) => Some(error),
+            Self::Sql(_, error) => Some(error),
             Self::SecretFile(..) | Self::PasswordFile(..) | Self::NoSecret | Self::NoTables(_) => None,
         }
     }

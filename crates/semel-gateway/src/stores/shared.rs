@@ -25,19 +25,31 @@ pub(super) async fn open(
             let mut options = semel_redis::Options::default();
             options.prefix.clone_from(&store.prefix.0);
             options.secret = secret;
-            let store = Arc::new(RedisStore::connect(&address, env, options).await.map_err(OpenError::Redis)?);
+            let store = Arc::new(
+                RedisStore::connect(&address, env, options)
+                    .await
+                    .map_err(|error| OpenError::Redis(url.clone(), error))?,
+            );
             let (secret, findings) = (store.secret().clone(), store.inspect().await.unwrap_or_default());
             Ok(opened(store as _, secret, findings, || {}))
         }
         Server::Postgres => {
             let options = sql(store, secret, largest_rest);
-            let store = Arc::new(PostgresStore::connect(&address, env, options).await.map_err(OpenError::Sql)?);
+            let store = Arc::new(
+                PostgresStore::connect(&address, env, options)
+                    .await
+                    .map_err(|error| OpenError::Sql(url.clone(), error))?,
+            );
             let (secret, findings) = (store.secret().clone(), store.inspect().await.unwrap_or_default());
             Ok(opened(Arc::clone(&store) as _, secret, findings, move || store.close()))
         }
         Server::MySql => {
             let options = sql(store, secret, largest_rest);
-            let store = Arc::new(MySqlStore::connect(&address, env, options).await.map_err(OpenError::Sql)?);
+            let store = Arc::new(
+                MySqlStore::connect(&address, env, options)
+                    .await
+                    .map_err(|error| OpenError::Sql(url.clone(), error))?,
+            );
             let (secret, findings) = (store.secret().clone(), store.inspect().await.unwrap_or_default());
             Ok(opened(Arc::clone(&store) as _, secret, findings, move || store.close()))
         }
@@ -91,7 +103,7 @@ pub async fn migrate(store: &Store) -> Result<Migrated, OpenError> {
         Server::MySql => MySqlStore::migrate(&address, &options).await,
         _ => PostgresStore::migrate(&address, &options).await,
     };
-    done.map_err(OpenError::Sql)
+    done.map_err(|error| OpenError::Sql(url.clone(), error))
 }
 
 /// The statements that [`migrate`] runs on an empty database.
