@@ -8,6 +8,7 @@ mod errors;
 mod inspected;
 mod lossy;
 mod marks;
+mod mutants;
 mod questions;
 mod recover;
 mod room;

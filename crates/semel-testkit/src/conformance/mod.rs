@@ -5,10 +5,12 @@ pub mod cases;
 mod expect;
 mod list;
 mod model;
+mod seeded;
 mod shifted;
 mod stage;
 
 pub use model::check as check_against_the_model;
+pub use seeded::{Bug, is_caught};
 pub use shifted::{Shift, Shifted};
 pub use stage::Stage;
 

@@ -7,6 +7,7 @@ mod cost;
 mod errors;
 mod locks;
 mod lost_replies;
+mod mutants;
 mod opening;
 mod place;
 mod restart;

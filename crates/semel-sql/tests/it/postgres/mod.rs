@@ -9,5 +9,6 @@ mod counted;
 mod errors;
 mod marks;
 mod migrations;
+mod mutants;
 mod servers;
 mod waking;

@@ -178,9 +178,9 @@ impl Pump<'_> {
         if cut.is_some() {
             pieces.push(Piece::opaque(talk.lens.rest(self.way)));
         }
-        for piece in pieces {
+        for mut piece in pieces {
             let (later, stop) = match self.way {
-                Way::There => self.shared.asks(&mut talk, &piece),
+                Way::There => self.shared.asks(&mut talk, &mut piece),
                 Way::Back => talk.answers(&piece),
             };
             match stop {
@@ -204,8 +204,11 @@ enum Lost {
 }
 
 impl Shared {
-    fn asks(&self, talk: &mut Talk, piece: &Piece) -> (Duration, Option<Lost>) {
+    fn asks(&self, talk: &mut Talk, piece: &mut Piece) -> (Duration, Option<Lost>) {
         let mut came = (Duration::ZERO, None);
+        for rewording in &*self.rewordings.lock() {
+            rewording.of(self.speaks, piece);
+        }
         if let Some(request) = piece.request() {
             self.requests.fetch_add(1, Ordering::SeqCst);
             match self.rules.lock().iter_mut().find_map(|rule| rule.judge(&request)) {

@@ -5,6 +5,7 @@
 
 mod connection;
 mod lens;
+mod reworded;
 mod rule;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use reworded::Rewording;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
@@ -91,6 +93,7 @@ struct Shared {
     speaks: Speaks,
     weather: watch::Sender<Weather>,
     rules: Mutex<Vec<Rule>>,
+    rewordings: Mutex<Vec<Rewording>>,
     /// How many bytes may still pass before the connection that brings the next one is cut.
     allowance: [Mutex<Option<u64>>; 2],
     connections: AtomicU64,
@@ -136,6 +139,7 @@ impl Proxy {
             speaks,
             weather: watch::Sender::new(Weather::default()),
             rules: Mutex::default(),
+            rewordings: Mutex::default(),
             allowance: Default::default(),
             connections: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -212,6 +216,18 @@ impl Proxy {
     pub fn rule(&self, rule: Rule) -> Fired {
         let fired = rule.fired();
         self.shared.rules.lock().push(rule);
+        fired
+    }
+
+    /// Where a request has the words `within`, the server reads `to` wherever it says `from`: a script by another digest, a
+    /// statement with another condition. So a bug is seeded into what a store sends, and not into the store. Stays until
+    /// the proxy ends.
+    ///
+    /// # Panics
+    /// Later, when a request cannot be reworded: on Redis both have to be of the same length.
+    pub fn reword(&self, within: &str, from: &str, to: &str) -> Fired {
+        let (rewording, fired) = Rewording::new(within, from, to);
+        self.shared.rewordings.lock().push(rewording);
         fired
     }
 

@@ -43,13 +43,7 @@ impl Rule {
     /// About requests that fit. It loses their reply and resets the connection, if nothing else is said.
     #[must_use]
     pub fn when(fits: impl FnMut(&Request<'_>) -> bool + Send + 'static) -> Self {
-        Self {
-            fits: Box::new(fits),
-            skips: 0,
-            left: 1,
-            fate: Fate::LosesReply(Then::Close),
-            fired: Fired(Arc::default()),
-        }
+        Self { fits: Box::new(fits), skips: 0, left: 1, fate: Fate::LosesReply(Then::Close), fired: Fired::new() }
     }
 
     /// About requests that execute something with these words in it, upper or lower case alike: a command, a script's
@@ -124,7 +118,7 @@ impl Rule {
             return None;
         }
         self.left -= 1;
-        self.fired.0.fetch_add(1, Ordering::SeqCst);
+        self.fired.again();
         Some(self.fate)
     }
 }
@@ -135,11 +129,19 @@ impl fmt::Debug for Rule {
     }
 }
 
-/// How often a rule acted.
+/// How often a rule, or a rewording, acted.
 #[derive(Clone, Debug)]
 pub struct Fired(Arc<AtomicU64>);
 
 impl Fired {
+    pub(super) fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    pub(super) fn again(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// How often by now.
     #[must_use]
     pub fn count(&self) -> u64 {
