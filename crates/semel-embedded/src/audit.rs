@@ -5,6 +5,7 @@ use std::{
     io::{self, Read, Seek, SeekFrom, Write},
     os::unix::fs::OpenOptionsExt,
     path::Path,
+    time::{Duration, SystemTime},
 };
 
 const FILE: &str = "audit.log";
@@ -25,6 +26,26 @@ pub(crate) fn append(dir: &Path, line: &str) -> io::Result<()> {
     text.push('\n');
     file.write_all(text.as_bytes())?;
     file.sync_data()
+}
+
+/// A point in time as the lines have it, like `2026-11-30T01:02:03Z`.
+pub(crate) fn time(wall: SystemTime) -> String {
+    let seconds = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
+    let (mut days, second) = (seconds / 86_400, seconds % 86_400);
+    let leap = |year: u64| u64::from(year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)));
+    let mut year = 1970;
+    while days >= 365 + leap(year) {
+        days -= 365 + leap(year);
+        year += 1;
+    }
+    let mut month = 0;
+    let lengths = [31, 28 + leap(year), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    while let Some(length) = lengths.get(month).filter(|length| days >= **length) {
+        days -= length;
+        month += 1;
+    }
+    let (hour, minute) = (second / 3_600, second / 60 % 60);
+    format!("{year:04}-{:02}-{:02}T{hour:02}:{minute:02}:{:02}Z", month + 1, days + 1, second % 60)
 }
 
 fn ends_a_line(file: &mut File) -> io::Result<bool> {
@@ -65,6 +86,20 @@ mod tests {
         }
         assert_eq!(newest(dir.path(), 10).unwrap(), ["three", "two lines", "one"]);
         assert_eq!(newest(dir.path(), 1).unwrap(), ["three"]);
+    }
+
+    #[test]
+    fn a_time_is_written_for_people() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (951_868_800, "2000-03-01T00:00:00Z"),
+            (1_767_225_599, "2025-12-31T23:59:59Z"),
+            (1_796_000_523, "2026-11-30T01:02:03Z"),
+        ] {
+            assert_eq!(time(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)), text);
+        }
     }
 
     #[test]

@@ -3,26 +3,31 @@
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
     io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use semel_core::{
-    env::Rng,
-    identity::{Purpose, Secret},
+    env::{Clock, Rng},
+    identity::Secret,
 };
 
-use crate::OpenError;
+use crate::{
+    OpenError, audit,
+    disk::{Loss, Manifest},
+};
 
 /// The version of the directory's format.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 const NAME: &str = "semel-embedded";
 const LOCK: &str = "lock";
 const VERSION_FILE: &str = "version";
 const SECRET: &str = "secret";
-const PROOF: &str = "secret-proof";
+const MANIFEST: &str = "manifest";
+/// What a person makes who goes on without a lost part of the journal.
+pub(crate) const ACCEPT: &str = "accept-loss";
 const RESERVE: &str = "reserve";
 const JOURNAL: &str = "journal";
 /// A journal that was being made when a first start was interrupted. Nothing was ever answered from it.
@@ -86,21 +91,63 @@ impl Directory {
         Ok(path)
     }
 
-    pub(crate) fn finish_journal(&self) -> Result<(), OpenError> {
+    /// Puts the new journal in place, under a manifest of its own. In this order: a manifest without a journal, finished or
+    /// not, is one whose journal was lost.
+    pub(crate) fn finish_journal(&self, key: [u8; 32], proof: [u8; 32]) -> Result<(), OpenError> {
+        sync_dir(&self.path)?;
+        Manifest::create(&self.path.join(MANIFEST), key, proof)?;
         let from = self.path.join(UNFINISHED);
         fs::rename(&from, self.journal()).map_err(OpenError::io("renaming", &from))?;
         sync_dir(&self.path)
     }
 
-    /// Whether there is a journal. Where a secret was proved there was one, and an empty store in its place would run
-    /// everything again.
+    /// Whether there is a journal. Where there is a manifest there was one, and an empty store in its place would run
+    /// everything again. Without a manifest nobody knows whether a journal is whole, or whether this is its secret.
     pub(crate) fn has_journal(&self) -> Result<bool, OpenError> {
-        let (journal, proof) = (self.journal(), self.path.join(PROOF));
-        let there = exists(&journal)?;
-        if !there && exists(&proof)? {
-            return Err(OpenError::Damaged { path: journal, why: "it is missing".to_owned() });
+        let (journal, manifest) = (self.journal(), self.path.join(MANIFEST));
+        let damaged = |path, why: &str| Err(OpenError::Damaged { path, why: why.to_owned() });
+        match (exists(&journal)?, exists(&manifest)?) {
+            (true, false) => damaged(manifest, "it is missing (that of any backup of this directory fits)"),
+            (false, true) if !exists(&self.path.join(UNFINISHED))? => damaged(journal, "it is missing"),
+            (there, _) => Ok(there),
         }
-        Ok(there)
+    }
+
+    /// The manifest of the journal, whose records were made with the secret that `proof` is a digest of: under another one
+    /// nothing would be found, and everything would run again.
+    pub(crate) fn manifest(&self, proof: &[u8; 32]) -> Result<Manifest, OpenError> {
+        let manifest = Manifest::open(self.path.join(MANIFEST))?;
+        if manifest.proves(proof) { Ok(manifest) } else { Err(OpenError::OtherSecret { dir: self.path.clone() }) }
+    }
+
+    /// Whether a person has said in so many words that the store goes on without this. It is in the audit before it does.
+    pub(crate) fn accepts(&self, loss: &Loss, clock: &dyn Clock) -> Result<bool, OpenError> {
+        let path = self.path.join(ACCEPT);
+        let (words, why) = (loss.words(), loss.why());
+        let mut said = String::new();
+        let uid = match File::open(&path).and_then(|mut f| f.read_to_string(&mut said).and_then(|_| f.metadata())) {
+            Ok(file) if said.trim() == words => file.uid(),
+            Ok(_) => return Ok(false),
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => return Ok(false),
+            Err(e) => return Err(OpenError::io("reading", path)(e)),
+        };
+        let at = audit::time(clock.wall());
+        let line = format!(
+            r#"{{"at":"{at}","by":"uid {uid}","action":"accept-loss","reason":"what came {words} is lost: {why}","result":"done"}}"#
+        );
+        audit::append(&self.path, &line).map_err(OpenError::io("recording a loss in the audit of", &self.path))?;
+        tracing::warn!(dir = %self.path.display(), why, "going on without a part of the journal that was lost: requests in it can run again");
+        Ok(true)
+    }
+
+    /// Takes away what accepted a loss: it is for one time.
+    pub(crate) fn end_acceptance(&self) -> Result<(), OpenError> {
+        let path = self.path.join(ACCEPT);
+        match fs::remove_file(&path) {
+            Ok(()) => sync_dir(&self.path),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(OpenError::io("removing", path)(e)),
+        }
     }
 
     /// The directory's own secret. `may_make`: there are no records yet. A new secret for old records would find none of
@@ -119,19 +166,6 @@ impl Directory {
         }
         let material = fs::read(&path).map_err(OpenError::io("reading", &path))?;
         Secret::from_material(&material).map_err(|e| OpenError::Damaged { path, why: e.to_string() })
-    }
-
-    /// Checks that `secret` is the one that the records were made with: under another nothing is found, and everything runs
-    /// again. Called when the journal is there; what it was made with is written down the first time.
-    pub(crate) fn prove(&self, secret: &Secret) -> Result<(), OpenError> {
-        let path = self.path.join(PROOF);
-        let proof: String = secret.digest(Purpose::Proof, &[]).as_bytes().iter().map(|b| format!("{b:02x}")).collect();
-        match fs::read(&path) {
-            Ok(found) if found == proof.as_bytes() => Ok(()),
-            Ok(_) => Err(OpenError::OtherSecret { dir: self.path.clone() }),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => put_file(&path, proof.as_bytes()),
-            Err(e) => Err(OpenError::io("reading", path)(e)),
-        }
     }
 
     fn check_version(&self) -> Result<(), OpenError> {
@@ -198,7 +232,7 @@ fn take_lock(dir: &Path) -> Result<File, OpenError> {
 }
 
 /// Writes a small file whole or not at all.
-fn put_file(path: &Path, bytes: &[u8]) -> Result<(), OpenError> {
+pub(crate) fn put_file(path: &Path, bytes: &[u8]) -> Result<(), OpenError> {
     let temporary = path.with_extension("tmp");
     let write = || {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;

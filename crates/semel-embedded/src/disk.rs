@@ -4,7 +4,7 @@
 pub(crate) mod faulty;
 mod journal;
 
-pub(crate) use journal::{Journal, Opened};
+pub(crate) use journal::{Journal, Loss, Manifest, Opened};
 
 use std::{fmt, io};
 

@@ -34,6 +34,17 @@ pub enum OpenError {
         /// Which directory.
         dir: PathBuf,
     },
+    /// The end of the journal was synced, and is not there: no crash leaves that.
+    Lost {
+        /// The file where it ends.
+        path: PathBuf,
+        /// What was synced, and what is there.
+        why: String,
+        /// The file into which a person writes `words`, to go on without the part that is lost.
+        accept: PathBuf,
+        /// What to write there.
+        words: String,
+    },
     /// What is stored cannot be right.
     Damaged {
         /// Which file or directory.
@@ -95,6 +106,14 @@ impl fmt::Display for OpenError {
                  the file `secret` in there); or, if losing them is acceptable, move the directory away and start with \
                  an empty one",
                 dir.display()
+            ),
+            Self::Lost { path, why, accept, words } => write!(
+                f,
+                "{} lost what had been answered: {why}. Restore the whole directory from a backup; or, if the lost part is \
+                 gone for good and that is acceptable (its requests could run a second time), write the words `{words}` \
+                 into the file {} and start again: the store goes on without it, and its audit says so",
+                path.display(),
+                accept.display()
             ),
             Self::Damaged { path, why } => write!(
                 f,

@@ -21,12 +21,13 @@
 //! | full disk | claims are refused early, running work settles out of a reserve ([`Options::reserve`]) |
 //! | a failed write or sync | the store takes no more writes until it is opened again; replays go on |
 //! | the wall clock set back | store time goes on from the last batch's mark, it never runs back |
+//! | synced batches gone from the end of the journal | [`OpenError::Lost`]: no crash does that. After a power cut what was answered in the last second or so before is not missed |
 //! | a second process on the directory | is refused with the first one's process id |
 //!
 //! # How it works
 //! A call is decided in memory, by the pure functions of [`semel_core::transition`], under the lock of one of 64 shards;
 //! what it changes goes to one writer thread in the order of the decisions. The thread appends all that waits to a journal
-//! as one batch, syncs once and answers. So one sync serves as many claims as came in during the one before it, and a synced
+//! as one batch, syncs once, notes how far it came, and answers. So one sync serves as many claims as came in during the one before it, and a synced
 //! claim carries every earlier change with it. What the disk does not hold yet is read from memory.
 //!
 //! What is written stays where it is, and an index in memory says where. The journal is kept in segments; the oldest goes
@@ -39,7 +40,7 @@
 //! # Cost
 //! | call | round trips to the disk |
 //! |---|---|
-//! | claim | one write and one sync, shared by all that wait |
+//! | claim | one write and one sync, and 32 bytes into the manifest without a sync; shared by all that wait |
 //! | settle, release | the same; with [`Power::Process`] completions wait for the write only |
 //! | duplicate of a record in flight, or finished lately | none, no allocation for the future |
 //! | duplicate of an older record | one read, on the caller's thread, under the lock of its shard |

@@ -5,13 +5,14 @@ use std::{path::Path, sync::Arc};
 use semel_core::{
     StoreTime,
     env::{Env, LocalStoreClock},
+    identity::Purpose,
     record::Record,
 };
 
 use crate::{
     EmbeddedStore, OpenError, Options,
     directory::Directory,
-    disk::{Digest, Disk, Journal, Mark, Opened, is_flight},
+    disk::{Digest, Disk, Journal, Loss, Mark, Opened, is_flight},
     log,
     space::Space,
     store::Shared,
@@ -31,22 +32,26 @@ impl EmbeddedStore {
         let has_journal = directory.has_journal()?;
         // Before the journal, so that there is never one without the secret that its records were made with.
         let secret = match &options.secret {
-            Some(_) => None,
-            None => Some(directory.secret(&*env.rng, !has_journal)?),
+            Some(configured) => configured.clone(),
+            None => directory.secret(&*env.rng, !has_journal)?,
         };
+        let proof = *secret.digest(Purpose::Proof, &[]).as_bytes();
         if !has_journal {
-            Journal::create(&directory.unfinished_journal()?)?;
-            directory.finish_journal()?;
+            let mut key = [0; 32];
+            env.rng.fill(&mut key);
+            Journal::create(&directory.unfinished_journal()?, key)?;
+            directory.finish_journal(key, proof)?;
         }
-        if let Some(secret) = secret.as_ref().or(options.secret.as_ref()) {
-            directory.prove(secret)?;
-        }
-        let (journal, Opened { mark, unresolved }) = Journal::open(&directory.journal(), options.segment)?;
+        let accepts = |loss: &Loss| directory.accepts(loss, &*env.clock);
+        let manifest = directory.manifest(&proof)?;
+        let (journal, Opened { mark, unresolved }) =
+            Journal::open(&directory.journal(), manifest, options.segment, &accepts)?;
+        directory.end_acceptance()?;
         let space = Space::watch(directory.path(), directory.reserve(), options, Arc::clone(&env.clock));
         let disk: Arc<dyn Disk> = Arc::new(journal);
         let shared = Shared::new(directory.path(), Arc::clone(&disk), space, options, store_clock(env, mark));
         shared.take_in(unresolved.into_iter().map(|(digest, bytes)| (digest, Record::decode(&bytes))));
-        Self::start(shared, disk, mark, Some(directory), secret)
+        Self::start(shared, disk, mark, Some(directory), options.secret.is_none().then_some(secret))
     }
 
     /// Starts the writer. The directory is held as long as the store.

@@ -12,6 +12,7 @@
 
 mod index;
 mod layout;
+mod manifest;
 mod replay;
 mod segment;
 #[cfg(test)]
@@ -34,10 +35,11 @@ use semel_core::StoreTime;
 
 use self::{
     index::{Index, Place},
-    layout::{BatchHead, Entry, Note, SegmentHead, short},
+    layout::{BatchHead, Entry, Note, Reached, Seal, SegmentHead, short},
     segment::Segment,
     tidy::Tidying,
 };
+pub(crate) use self::{manifest::Manifest, replay::Loss};
 use super::{Change, Digest, Disk, DiskError, Mark, Stretch};
 use crate::OpenError;
 
@@ -78,6 +80,7 @@ pub(crate) struct Journal {
 struct Inner {
     dir: PathBuf,
     sizes: Sizes,
+    manifest: Manifest,
     index: Index,
     segments: RwLock<BTreeMap<u32, Arc<Segment>>>,
     tail: Mutex<Tail>,
@@ -100,19 +103,26 @@ struct Tail {
 }
 
 impl Journal {
-    /// Makes an empty journal at `path`, whole and synced.
-    pub(crate) fn create(path: &Path) -> Result<(), OpenError> {
+    /// Makes an empty journal at `path`, whole and synced, whose manifest will have this key.
+    pub(crate) fn create(path: &Path, key: [u8; 32]) -> Result<(), OpenError> {
         let make = || {
             fs::DirBuilder::new().mode(0o700).create(path)?;
-            Segment::create(path, SegmentHead { number: 1, oldest: 1, after: Mark::default() }).map(drop)
+            let head = SegmentHead { number: 1, oldest: 1, after: Mark::default() };
+            Segment::create(path, head, &Seal::new(key)).map(drop)
         };
         make().map_err(OpenError::io("making a journal in", path))
     }
 
-    /// Opens what [`create`](Self::create) made, and says what its last batch said. A torn end is cut off first. Segments
-    /// are begun anew when they have `segment` bytes.
-    pub(crate) fn open(path: &Path, segment: u64) -> Result<(Self, Opened), OpenError> {
-        let (mut journal, opened) = Self::open_with(path, Sizes::of(segment))?;
+    /// Opens what [`create`](Self::create) made, and says what its last batch said. A torn end is cut off first; whether
+    /// the store goes on without what it has lost is for `accepts` to say. Segments are begun anew when they have
+    /// `segment` bytes.
+    pub(crate) fn open(
+        path: &Path,
+        manifest: Manifest,
+        segment: u64,
+        accepts: Accepts<'_>,
+    ) -> Result<(Self, Opened), OpenError> {
+        let (mut journal, opened) = Self::open_with(path, manifest, Sizes::of(segment), accepts)?;
         let tidier = std::thread::Builder::new().name("semel-tidier".to_owned()).spawn({
             let inner = Arc::clone(&journal.inner);
             move || inner.keep_tidy()
@@ -123,13 +133,23 @@ impl Journal {
         Ok((journal, opened))
     }
 
-    fn open_with(path: &Path, sizes: Sizes) -> Result<(Self, Opened), OpenError> {
-        let read = replay::replay(path)?;
+    fn open_with(
+        path: &Path,
+        manifest: Manifest,
+        sizes: Sizes,
+        accepts: Accepts<'_>,
+    ) -> Result<(Self, Opened), OpenError> {
+        let read = replay::replay(path, &manifest, accepts)?;
+        // What was found is answered from now on, and was perhaps never synced.
+        read.tail.file.sync_all().map_err(OpenError::io("syncing", path))?;
+        let mark = Mark { synced: read.mark.batch, ..read.mark };
+        let noted = reached(&read.tail, read.at, mark.batch).and_then(|reached| manifest.note(reached));
+        noted.and_then(|_| manifest.sync()).map_err(OpenError::io("noting the end of", path))?;
         let tail = Tail {
             segment: read.tail,
             at: read.at,
             zeroed: read.zeroed,
-            mark: read.mark,
+            mark,
             oldest: read.oldest,
             buffer: Vec::new(),
             notes: Vec::new(),
@@ -138,6 +158,7 @@ impl Journal {
         let inner = Arc::new(Inner {
             dir: path.to_owned(),
             sizes,
+            manifest,
             index: read.index,
             segments: RwLock::new(read.segments),
             tail: Mutex::new(tail),
@@ -146,9 +167,12 @@ impl Journal {
         let damaged = |e: DiskError| OpenError::Damaged { path: path.to_owned(), why: e.to_string() };
         let unresolved = read.unresolved.iter().map(|place| inner.read(*place)).collect::<Result<_, _>>();
         let unresolved = unresolved.map_err(damaged)?;
-        Ok((Self { inner, tidier: None }, Opened { mark: read.mark, unresolved }))
+        Ok((Self { inner, tidier: None }, Opened { mark, unresolved }))
     }
 }
+
+/// Whether the store goes on without what was lost; asked at most once, when nothing was changed yet.
+pub(crate) type Accepts<'a> = &'a dyn Fn(&Loss) -> Result<bool, OpenError>;
 
 /// What an open found.
 pub(crate) struct Opened {
@@ -166,6 +190,7 @@ impl Drop for Journal {
         {
             tracing::error!(dir = %self.inner.dir.display(), "the journal's tidier had panicked");
         }
+        self.inner.sync_manifest();
     }
 }
 
@@ -176,9 +201,13 @@ impl Disk for Journal {
 
     fn sync(&self) -> Result<(), DiskError> {
         let tail = self.inner.tail.lock();
-        let (segment, oldest) = (Arc::clone(&tail.segment), tail.oldest);
+        let (segment, oldest, at, batch) = (Arc::clone(&tail.segment), tail.oldest, tail.at, tail.mark.batch);
         drop(tail);
         segment.file.sync_data().map_err(failed("syncing the journal"))?;
+        let noted = reached(&segment, at, batch).and_then(|reached| self.inner.manifest.note(reached));
+        if noted.map_err(failed("noting the end of the journal"))? {
+            self.inner.sync_manifest_soon();
+        }
         self.inner.free_below(oldest);
         Ok(())
     }
@@ -281,6 +310,7 @@ impl Inner {
         tail.oldest = self.oldest(tail);
         let entries = u32::try_from(tail.notes.len()).map_err(|_| too_large())?;
         BatchHead::put(&mut tail.buffer, mark, tail.segment.number, tail.oldest, entries);
+        BatchHead::seal(&mut tail.buffer, self.manifest.seal(), start);
         tail.write_zeros(len, self.sizes);
         tail.segment.file.write_all_at(&tail.buffer, tail.at)?;
         tail.at += len;
@@ -317,12 +347,15 @@ impl Inner {
         }
     }
 
-    /// The next segment. What was written to this one is synced first: only the newest may have a torn end.
+    /// The next segment. What was written to this one is synced first: only the newest may have a torn end. That it was
+    /// begun is noted before a batch of it is answered: without it, it is lost.
     fn begin_segment(&self, tail: &mut Tail) -> io::Result<()> {
         tail.segment.file.sync_data()?;
         let after = Mark { synced: tail.mark.batch, ..tail.mark };
         let head = SegmentHead { number: tail.segment.number + 1, oldest: self.oldest(tail), after };
-        let segment = Arc::new(Segment::create(&self.dir, head)?);
+        let segment = Arc::new(Segment::create(&self.dir, head, self.manifest.seal())?);
+        self.manifest.note(reached(&segment, SegmentHead::LEN as u64, after.batch)?)?;
+        self.manifest.sync()?;
         self.segments.write().insert(segment.number, Arc::clone(&segment));
         (tail.segment, tail.at, tail.zeroed) = (segment, SegmentHead::LEN as u64, SegmentHead::LEN as u64);
         self.tidying.wake();
@@ -366,6 +399,11 @@ impl Tail {
             Err(e) => tracing::debug!(error = %e, "no zeros ahead of the journal"),
         }
     }
+}
+
+/// That all of a segment up to byte `at` is synced, and batch `batch` is the last one.
+fn reached(segment: &Segment, at: u64, batch: u64) -> io::Result<Reached> {
+    Ok(Reached { segment: segment.number, end: u32::try_from(at).map_err(|_| too_large())?, batch })
 }
 
 fn too_large() -> io::Error {

@@ -72,13 +72,13 @@ fn a_directory_of_something_else_is_refused_and_left_as_it_was() {
 fn another_version_of_the_format_is_refused_and_left_as_it_was() {
     let dir = tempfile::tempdir().unwrap();
     drop(open(dir.path()).unwrap());
-    for other in ["semel-embedded 3\n", "semel-embedded 1\n", "", "something"] {
+    for other in ["semel-embedded 4\n", "semel-embedded 2\n", "", "something"] {
         fs::write(dir.path().join("version"), other).unwrap();
         let e = open(dir.path()).unwrap_err();
-        assert!(matches!(&e, OpenError::Version { found, known: 2, .. } if *found == other.trim()), "{e:?}");
+        assert!(matches!(&e, OpenError::Version { found, known: 3, .. } if *found == other.trim()), "{e:?}");
         assert_eq!(fs::read_to_string(dir.path().join("version")).unwrap(), other);
     }
-    fs::write(dir.path().join("version"), "semel-embedded 2\n").unwrap();
+    fs::write(dir.path().join("version"), "semel-embedded 3\n").unwrap();
     open(dir.path()).unwrap();
 }
 
@@ -141,11 +141,20 @@ fn a_store_whose_records_would_not_be_found_is_refused() {
     assert!(matches!(&e, OpenError::Damaged { path, .. } if path.ends_with("journal")), "{e:?}");
     fs::rename(file("aside"), file("journal")).unwrap();
 
-    // As a version without a proof left it.
-    fs::remove_file(file("secret-proof")).unwrap();
+    // Without it nobody knows which secret is the right one.
+    fs::rename(file("manifest"), file("aside")).unwrap();
+    for e in [open(whole.path()).unwrap_err(), configured(&[7; 32]).unwrap_err()] {
+        assert!(matches!(&e, OpenError::Damaged { path, .. } if path.ends_with("manifest")), "{e:?}");
+        assert!(e.to_string().contains("any backup of this directory"), "{e}");
+    }
+    for torn in [&[][..], &[0; 20_000], b"SML"] {
+        fs::write(file("manifest"), torn).unwrap();
+        let e = open(whole.path()).unwrap_err();
+        assert!(matches!(&e, OpenError::Damaged { path, .. } if path.ends_with("manifest")), "{e:?}");
+    }
+    fs::rename(file("aside"), file("manifest")).unwrap();
     let store = open(whole.path()).unwrap();
     assert_eq!(record(&store, 1).unwrap().state, StateCode::Done);
-    assert!(file("secret-proof").exists());
 }
 
 /// Deleted or moved under a running store, the files live on without a name: grants that the next start knows nothing of.
@@ -173,13 +182,19 @@ fn a_first_start_that_was_interrupted_anywhere_is_finished() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("lock"), "").unwrap();
     fs::write(dir.path().join("version.tmp"), "sem").unwrap();
-    drop(open(dir.path()).unwrap());
-    fs::rename(dir.path().join("journal"), dir.path().join("journal.new")).unwrap();
-    fs::write(dir.path().join("journal.new/0000000001.log"), "SML").unwrap();
-    fs::remove_file(dir.path().join("secret-proof")).unwrap();
-    let store = open(dir.path()).unwrap();
-    let _running = claim(&store, &ask(1, 0));
-    assert!(!dir.path().join("journal.new").exists());
+    let (journal, unfinished) = (dir.path().join("journal"), dir.path().join("journal.new"));
+    // Before the manifest was there, and after.
+    for has_manifest in [false, true] {
+        drop(open(dir.path()).unwrap());
+        fs::rename(&journal, &unfinished).unwrap();
+        fs::write(unfinished.join("0000000001.log"), "SML").unwrap();
+        if !has_manifest {
+            fs::remove_file(dir.path().join("manifest")).unwrap();
+        }
+        let store = open(dir.path()).unwrap();
+        let _running = claim(&store, &ask(1, 0));
+        assert!(!unfinished.exists());
+    }
 }
 
 #[test]

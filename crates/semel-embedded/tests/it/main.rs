@@ -7,6 +7,7 @@ mod crash;
 mod directory;
 mod full_disk;
 mod keys;
+mod lost_journal;
 mod room;
 mod stored_format;
 mod torn_journal;

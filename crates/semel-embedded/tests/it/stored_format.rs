@@ -1,7 +1,7 @@
-//! A directory that version 2 of the format wrote is read, and this program still writes the same bytes. One of version 1,
-//! which no release ever wrote, is refused.
+//! A directory that version 3 of the format wrote is read, and this program still writes the same bytes. Versions 1 and 2,
+//! which no release ever wrote, are refused.
 //!
-//! The directory in `fixture/v2` was written by [`write`], with the zeros at the end of its segment left out. When the
+//! The directory in `fixture/v3` was written by [`write`], with the zeros at the end of its segment left out. When the
 //! format changes, a directory of the new version comes beside it and this one stays:
 //! `SEMEL_WRITE_FIXTURE=DIR cargo test -p semel-embedded stored_format`.
 
@@ -12,7 +12,7 @@ use std::{
 };
 
 use semel_core::{
-    env::Env,
+    env::{Env, Rng},
     fingerprint::Fingerprint,
     identity::Purpose,
     record::{Flags, Payload, Rest, StateCode},
@@ -27,13 +27,21 @@ use crate::{
 };
 
 fn fixture() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/fixture/v2")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/fixture/v3")
 }
 
 fn open(dir: &Path) -> EmbeddedStore {
-    // The clock stands where it stood when the fixture was written.
-    let env = Env { clock: Arc::new(ManualClock::new()), ..Env::system() };
+    // The clock stands where it stood when the fixture was written, and the journal's key is the same.
+    let env = Env { clock: Arc::new(ManualClock::new()), rng: Arc::new(Sevens), ..Env::system() };
     EmbeddedStore::open(dir, &env, &options()).unwrap()
+}
+
+struct Sevens;
+
+impl Rng for Sevens {
+    fn fill(&self, out: &mut [u8]) {
+        out.fill(7);
+    }
 }
 
 /// One record in every state. Key n is in state n; 5 is a token, 6 was removed.
@@ -55,7 +63,7 @@ fn write(dir: &Path) {
 }
 
 #[test]
-fn a_directory_written_by_version_2_is_read() {
+fn a_directory_written_by_version_3_is_read() {
     let dir = tempfile::tempdir().unwrap();
     copy_all(&fixture(), dir.path());
     let store = open(dir.path());
@@ -80,26 +88,30 @@ fn a_directory_written_by_version_2_is_read() {
 }
 
 /// A digest that only the fixture's secret makes.
-const SECRET_PROOF: &str = "d2de97284b58871b…";
+const SECRET_PROOF: &str = "e7cc2a7382099edf…";
 
 #[test]
-fn this_program_writes_the_bytes_of_version_2() {
+fn this_program_writes_the_bytes_of_version_3() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path());
     if let Ok(into) = std::env::var("SEMEL_WRITE_FIXTURE") {
         copy_all(dir.path(), Path::new(&into));
     }
-    assert_eq!(fs::read(dir.path().join("version")).unwrap(), fs::read(fixture().join("version")).unwrap());
+    for name in ["version", "manifest"] {
+        assert!(fs::read(dir.path().join(name)).unwrap() == fs::read(fixture().join(name)).unwrap(), "{name}");
+    }
     assert!(journal_of(dir.path()) == journal_of(&fixture()), "the journal's bytes have changed");
 }
 
 #[test]
-fn a_directory_of_version_1_is_refused_with_what_to_do_and_left_as_it_was() {
-    let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("version"), "semel-embedded 1\n").unwrap();
-    fs::create_dir(dir.path().join("tables")).unwrap();
-    let e = EmbeddedStore::open(dir.path(), &Env::system(), &options()).unwrap_err();
-    assert!(matches!(&e, OpenError::Version { found, known: 2, .. } if found == "semel-embedded 1"), "{e:?}");
-    assert!(e.to_string().contains("use the program that wrote it"), "{e}");
-    assert!(!dir.path().join("journal").exists());
+fn a_directory_of_an_earlier_version_is_refused_with_what_to_do_and_left_as_it_was() {
+    for (version, holds) in [("semel-embedded 1", "tables"), ("semel-embedded 2", "journal")] {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("version"), format!("{version}\n")).unwrap();
+        fs::create_dir(dir.path().join(holds)).unwrap();
+        let e = EmbeddedStore::open(dir.path(), &Env::system(), &options()).unwrap_err();
+        assert!(matches!(&e, OpenError::Version { found, known: 3, .. } if found == version), "{e:?}");
+        assert!(e.to_string().contains("use the program that wrote it"), "{e}");
+        assert!(!dir.path().join("manifest").exists());
+    }
 }

@@ -30,7 +30,10 @@ fn without_zeros(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Three batches that stay and one that is in question: the completion of key 3.
+/// Says how far the journal is synced.
+pub(crate) const MANIFEST: &str = "manifest";
+
+/// Three batches that stay and one that is in question: the completion of key 3, of which no note says that it was synced.
 fn image() -> Image {
     let dir = quick_dir();
     let store = EmbeddedStore::open(dir.path(), &Env::system(), &options()).unwrap();
@@ -39,6 +42,7 @@ fn image() -> Image {
     let second = claim(&store, &ask(2, 0));
     drop(now(store.release(&free(&second))).unwrap());
     let third = claim(&store, &ask(3, 0));
+    let noted = fs::read(dir.path().join(MANIFEST)).unwrap();
     drop(now(store.settle(&third, &done(3, 50))).unwrap());
     let mut journal = journal_of(dir.path());
     let before_last = journal.windows(4).rposition(|w| w == b"SMLB").unwrap();
@@ -46,6 +50,7 @@ fn image() -> Image {
     journal.truncate(before_last + 64 + usize::try_from(len).unwrap());
     let copy = quick_dir();
     copy_all(dir.path(), copy.path());
+    fs::write(copy.path().join(MANIFEST), noted).unwrap();
     Image { dir: copy, journal, before_last }
 }
 

@@ -1,4 +1,4 @@
-//! The bytes of segments, batches, entries and summaries; in words in `FORMAT.md`.
+//! The bytes of segments, batches, entries, summaries and the manifest; in words in `FORMAT.md`.
 
 use semel_core::{StoreTime, record::Record};
 use xxhash_rust::xxh3::xxh3_64;
@@ -7,13 +7,38 @@ use super::index::{Place, Short};
 use crate::disk::{Digest, Mark};
 
 /// The first eight bytes of a segment: seven letters and the version.
-const SEGMENT: [u8; 8] = *b"SMLJRNL\x02";
+const SEGMENT: [u8; 8] = *b"SMLJRNL\x03";
 
 /// The first eight bytes of a summary.
-const SUMMARY: [u8; 8] = *b"SMLSUMM\x02";
+const SUMMARY: [u8; 8] = *b"SMLSUMM\x03";
+
+/// The first eight bytes of a manifest.
+const MANIFEST: [u8; 8] = *b"SMLMANI\x03";
 
 /// The first four bytes of a batch.
 pub(super) const BATCH: [u8; 4] = *b"SMLB";
+
+/// What segments and batches are sealed with: a random key of the directory, and where they begin. What a client sends is
+/// stored in batches, and must not be able to look like one.
+#[derive(Clone)]
+pub(super) struct Seal([u8; 32]);
+
+impl Seal {
+    pub(super) const fn new(key: [u8; 32]) -> Self {
+        Self(key)
+    }
+
+    /// Of a head at byte `at` of its segment, whose last eight bytes are the seal's.
+    fn of<const N: usize>(&self, head: &[u8; N], at: u32) -> [u8; 8] {
+        // One block of the digest: no head is longer.
+        let mut block = [0; 64];
+        block[..N - 8].copy_from_slice(&head[..N - 8]);
+        block[56..60].copy_from_slice(&at.to_be_bytes());
+        let mut seal = [0; 8];
+        seal.copy_from_slice(&blake3::keyed_hash(&self.0, &block).as_bytes()[..8]);
+        seal
+    }
+}
 
 /// What a segment begins with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,21 +53,22 @@ pub(super) struct SegmentHead {
 impl SegmentHead {
     pub(super) const LEN: usize = 40;
 
-    pub(super) fn encode(self) -> [u8; Self::LEN] {
+    pub(super) fn encode(self, key: &Seal) -> [u8; Self::LEN] {
         let mut out = [0; Self::LEN];
         out[..8].copy_from_slice(&SEGMENT);
         out[8..12].copy_from_slice(&self.number.to_be_bytes());
         out[12..16].copy_from_slice(&self.oldest.to_be_bytes());
         out[16..24].copy_from_slice(&self.after.batch.to_be_bytes());
         out[24..32].copy_from_slice(&self.after.time.as_micros().to_be_bytes());
-        seal(&mut out);
+        let seal = key.of(&out, 0);
+        out[32..].copy_from_slice(&seal);
         out
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8], key: &Seal) -> Option<Self> {
         let bytes: &[u8; Self::LEN] = bytes.first_chunk()?;
         let batch = u64_at(bytes, 16);
-        (bytes[..8] == SEGMENT && is_sealed(bytes)).then(|| Self {
+        (bytes[..8] == SEGMENT && bytes[32..] == key.of(bytes, 0)).then(|| Self {
             number: u32_at(bytes, 8),
             oldest: u32_at(bytes, 12),
             after: Mark { batch, synced: batch, time: time_at(bytes, 24) },
@@ -66,7 +92,8 @@ pub(super) struct BatchHead {
 impl BatchHead {
     pub(super) const LEN: usize = 64;
 
-    /// Fills in the head of a batch whose entries stand behind the room for it.
+    /// Fills in the head of a batch whose entries stand behind the room for it, but for its seal: see
+    /// [`seal`](Self::seal).
     pub(super) fn put(batch: &mut [u8], mark: Mark, segment: u32, oldest: u32, entries: u32) {
         let Some((head, body)) = batch.split_first_chunk_mut::<{ Self::LEN }>() else { return };
         // A batch is bounded far below this, but for a single record, whose length is checked when it is put.
@@ -81,12 +108,20 @@ impl BatchHead {
         head[40..44].copy_from_slice(&entries.to_be_bytes());
         head[44..48].fill(0);
         head[48..56].copy_from_slice(&xxh3_64(body).to_be_bytes());
-        seal(head);
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; Self::LEN] = bytes.first_chunk()?;
-        if bytes[..4] != BATCH || !is_sealed(bytes) {
+    /// Seals the head of a batch that goes to byte `at` of its segment.
+    pub(super) fn seal(batch: &mut [u8], key: &Seal, at: u32) {
+        if let Some(head) = batch.first_chunk_mut::<{ Self::LEN }>() {
+            let seal = key.of(head, at);
+            head[56..].copy_from_slice(&seal);
+        }
+    }
+
+    /// The head that stands at byte `at` of `segment`.
+    pub(super) fn decode(segment: &[u8], at: usize, key: &Seal) -> Option<Self> {
+        let bytes: &[u8; Self::LEN] = segment.get(at..)?.first_chunk()?;
+        if bytes[..4] != BATCH || bytes[56..] != key.of(bytes, u32::try_from(at).ok()?) {
             return None;
         }
         Some(Self {
@@ -228,16 +263,17 @@ impl Note {
 pub(super) struct SummaryHead {
     pub(super) segment: u32,
     pub(super) notes: u32,
-    /// The number of the last batch in the segment.
+    /// The number of the last batch in the segment, and the byte behind it.
     pub(super) last_batch: u64,
+    pub(super) end: u32,
     sum: u64,
 }
 
 impl SummaryHead {
-    pub(super) const LEN: usize = 40;
+    pub(super) const LEN: usize = 48;
 
     /// A whole summary.
-    pub(super) fn write(segment: u32, last_batch: u64, notes: &[Note]) -> Vec<u8> {
+    pub(super) fn write(segment: u32, last_batch: u64, end: u32, notes: &[Note]) -> Vec<u8> {
         let mut out = vec![0; Self::LEN];
         out.reserve_exact(notes.len() * Note::LEN);
         for note in notes {
@@ -249,7 +285,8 @@ impl SummaryHead {
             head[8..12].copy_from_slice(&segment.to_be_bytes());
             head[12..16].copy_from_slice(&u32::try_from(notes.len()).unwrap_or(u32::MAX).to_be_bytes());
             head[16..24].copy_from_slice(&last_batch.to_be_bytes());
-            head[24..32].copy_from_slice(&sum.to_be_bytes());
+            head[24..28].copy_from_slice(&end.to_be_bytes());
+            head[32..40].copy_from_slice(&sum.to_be_bytes());
             seal(head);
         }
         out
@@ -265,11 +302,75 @@ impl SummaryHead {
             segment: u32_at(head, 8),
             notes: u32_at(head, 12),
             last_batch: u64_at(head, 16),
-            sum: u64_at(head, 24),
+            end: u32_at(head, 24),
+            sum: u64_at(head, 32),
         };
         let (notes, rest) = body.as_chunks::<{ Note::LEN }>();
         let whole = rest.is_empty() && notes.len() as u64 == u64::from(head.notes) && xxh3_64(body) == head.sum;
         whole.then(|| (head, notes.iter().map(move |n| Note::decode(n, head.segment))))
+    }
+}
+
+/// What a manifest begins with, written once.
+pub(super) struct ManifestHead {
+    pub(super) key: Seal,
+    /// A digest that only the secret makes that the records were made with.
+    pub(super) proof: [u8; 32],
+}
+
+impl ManifestHead {
+    const LEN: usize = 80;
+
+    pub(super) fn encode(&self) -> [u8; Self::LEN] {
+        let mut out = [0; Self::LEN];
+        out[..8].copy_from_slice(&MANIFEST);
+        out[8..40].copy_from_slice(&self.key.0);
+        out[40..72].copy_from_slice(&self.proof);
+        seal(&mut out);
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; Self::LEN] = bytes.first_chunk()?;
+        let (mut key, mut proof) = ([0; 32], [0; 32]);
+        key.copy_from_slice(&bytes[8..40]);
+        proof.copy_from_slice(&bytes[40..72]);
+        (bytes[..8] == MANIFEST && is_sealed(bytes)).then_some(Self { key: Seal(key), proof })
+    }
+}
+
+/// How far a journal is synced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Reached {
+    /// The newest segment.
+    pub(super) segment: u32,
+    /// The byte behind its last batch, and the number of that.
+    pub(super) end: u32,
+    pub(super) batch: u64,
+}
+
+impl Reached {
+    /// A segment was begun.
+    pub(super) const NOTHING: Self = Self { segment: 1, end: SegmentHead::LEN as u32, batch: 0 };
+
+    const LEN: usize = 32;
+
+    /// As note number `count` of the manifest.
+    pub(super) fn encode(self, count: u64) -> [u8; Self::LEN] {
+        let mut out = [0; Self::LEN];
+        out[..8].copy_from_slice(&count.to_be_bytes());
+        out[8..12].copy_from_slice(&self.segment.to_be_bytes());
+        out[12..16].copy_from_slice(&self.end.to_be_bytes());
+        out[16..24].copy_from_slice(&self.batch.to_be_bytes());
+        seal(&mut out);
+        out
+    }
+
+    /// A note, and its number.
+    pub(super) fn decode(bytes: &[u8]) -> Option<(u64, Self)> {
+        let bytes: &[u8; Self::LEN] = bytes.first_chunk()?;
+        let reached = Self { segment: u32_at(bytes, 8), end: u32_at(bytes, 12), batch: u64_at(bytes, 16) };
+        is_sealed(bytes).then_some((u64_at(bytes, 0), reached))
     }
 }
 

@@ -12,11 +12,44 @@ use bytes::Bytes;
 use semel_core::record::Record;
 
 use super::{
+    Accepts, Manifest,
     index::{Index, Place, Short},
-    layout::{BATCH, BatchHead, Entry, Note, Noted, SegmentHead, SummaryHead},
+    layout::{BATCH, BatchHead, Entry, Note, Noted, Reached, Seal, SegmentHead, SummaryHead},
     segment::{self, Notes, Segment, Summary, path_of},
 };
-use crate::{OpenError, disk::Mark};
+use crate::{OpenError, directory::ACCEPT, disk::Mark};
+
+/// The end of a journal that was synced and is not there.
+pub(crate) struct Loss {
+    /// The file where it ends.
+    pub(crate) path: PathBuf,
+    found: Reached,
+    noted: Reached,
+}
+
+impl Loss {
+    /// `None`: everything is there that was noted. A segment that was begun is missed though it may hold nothing: batches
+    /// may have been synced that a power cut left no note of.
+    fn of(dir: &Path, found: Reached, noted: Reached) -> Option<Self> {
+        let short = found.batch < noted.batch || found.segment < noted.segment;
+        let path = path_of(dir, noted.segment.max(found.segment));
+        short.then_some(Self { path, found, noted })
+    }
+
+    /// What stays, in words that are of no other loss.
+    pub(crate) fn words(&self) -> String {
+        format!("after batch {}", self.found.batch)
+    }
+
+    pub(crate) fn why(&self) -> String {
+        let Self { found, noted, .. } = self;
+        format!(
+            "it was synced up to batch {} (byte {} of segment {}), and what is there ends with batch {} (byte {} of segment \
+             {})",
+            noted.batch, noted.end, noted.segment, found.batch, found.end, found.segment
+        )
+    }
+}
 
 /// What was read.
 pub(super) struct Replayed {
@@ -32,20 +65,31 @@ pub(super) struct Replayed {
     pub(super) unresolved: Vec<Place>,
 }
 
-/// Reads the segments in `dir`. A torn end of the newest one is cut off.
-pub(super) fn replay(dir: &Path) -> Result<Replayed, OpenError> {
+/// Reads the segments in `dir`. A torn end of the newest one is cut off. Before that, what is there is held against what
+/// the manifest says was synced.
+pub(super) fn replay(dir: &Path, manifest: &Manifest, accepts: Accepts<'_>) -> Result<Replayed, OpenError> {
+    let (seal, noted) = (manifest.seal(), manifest.reached());
     let mut numbers = numbers(dir)?;
     let damaged = |path: PathBuf, why: String| OpenError::Damaged { path, why };
     let missing = |number| damaged(path_of(dir, number), "it is missing".to_owned());
     let mut newest = loop {
-        let Some(last) = numbers.last() else { return Err(missing(1)) };
-        match Scanned::read(dir, *last)? {
+        let Some(last) = numbers.last() else { return Err(missing(noted.segment)) };
+        match Scanned::read(dir, *last, seal)? {
             Some(scanned) => break scanned,
             // Begun, and no batch was ever written to it: the process ended in between.
             None if numbers.len() > 1 => drop(numbers.pop()),
-            None => return Err(damaged(path_of(dir, *last), "its head is no segment's".to_owned())),
+            None => {
+                return Err(damaged(path_of(dir, *last), "its head is no segment's under this manifest".to_owned()));
+            }
         }
     };
+    if let Some(loss) = Loss::of(dir, newest.reached()?, noted) {
+        if !accepts(&loss)? {
+            let (words, why) = (loss.words(), loss.why());
+            return Err(OpenError::Lost { path: loss.path, why, accept: dir.with_file_name(ACCEPT), words });
+        }
+        newest.forget_summary()?;
+    }
     newest.cut()?;
     let (at, zeroed, mark, oldest) = (newest.end, newest.len, newest.mark, newest.oldest);
     for leftover in numbers.extract_if(.., |n| *n < oldest) {
@@ -61,7 +105,7 @@ pub(super) fn replay(dir: &Path) -> Result<Replayed, OpenError> {
         }
         let read = match newest.take_if(|_| number == last) {
             Some(newest) => newest,
-            None => full(dir, number)?,
+            None => full(dir, number, seal)?,
         };
         if last_batch.replace(read.last_batch).is_some_and(|batch| batch != read.head.after.batch) {
             return Err(damaged(path_of(dir, number - 1), "batches are missing at its end".to_owned()));
@@ -133,7 +177,7 @@ impl State {
 }
 
 /// A full segment: by its summary, or, where there is no good one, by all its batches.
-fn full(dir: &Path, number: u32) -> Result<ReadSegment, OpenError> {
+fn full(dir: &Path, number: u32, seal: &Seal) -> Result<ReadSegment, OpenError> {
     let path = path_of(dir, number);
     let summary_path = path.with_extension("sum");
     match fs::read(&summary_path) {
@@ -143,10 +187,14 @@ fn full(dir: &Path, number: u32) -> Result<ReadSegment, OpenError> {
             let read = SummaryHead::read(&bytes).and_then(|(head, notes)| Some((head, notes.collect::<Option<_>>()?)));
             if let Some((head, notes)) = read.filter(|(head, _): &(SummaryHead, Vec<Note>)| head.segment == number) {
                 let file = File::open(&path).map_err(OpenError::io("opening", &path))?;
+                let len = file.metadata().map_err(OpenError::io("reading", &path))?.len();
+                if len < u64::from(head.end) {
+                    let why = format!("it was synced up to byte {}, and has {len} bytes", head.end);
+                    return Err(OpenError::Damaged { path, why });
+                }
                 let mut first = [0; SegmentHead::LEN];
                 (&file).read_exact(&mut first).map_err(OpenError::io("reading", &path))?;
-                if let Some(segment) = SegmentHead::decode(&first).filter(|s| s.number == number) {
-                    let len = file.metadata().map_err(OpenError::io("reading", &path))?.len();
+                if let Some(segment) = SegmentHead::decode(&first, seal).filter(|s| s.number == number) {
                     let summary =
                         Summary::open(&summary_path, &notes).map_err(OpenError::io("opening", summary_path))?;
                     let (last_batch, summary) = (head.last_batch, Some(summary));
@@ -157,9 +205,9 @@ fn full(dir: &Path, number: u32) -> Result<ReadSegment, OpenError> {
             }
         }
     }
-    match Scanned::read(dir, number)? {
+    match Scanned::read(dir, number, seal)? {
         Some(scanned) => Ok(scanned.into_segment()),
-        None => Err(OpenError::Damaged { path, why: "its head is no segment's".to_owned() }),
+        None => Err(OpenError::Damaged { path, why: "its head is no segment's under this manifest".to_owned() }),
     }
 }
 
@@ -180,7 +228,7 @@ struct Scanned {
 
 impl Scanned {
     /// `None`: the file has neither a head nor a batch.
-    fn read(dir: &Path, number: u32) -> Result<Option<Self>, OpenError> {
+    fn read(dir: &Path, number: u32, seal: &Seal) -> Result<Option<Self>, OpenError> {
         let path = path_of(dir, number);
         let damaged = |why: String| OpenError::Damaged { path: path.clone(), why };
         let mut file =
@@ -188,23 +236,40 @@ impl Scanned {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(OpenError::io("reading", &path))?;
         let bytes = Bytes::from(bytes);
-        let Some(head) = SegmentHead::decode(&bytes).filter(|h| h.number == number) else {
-            let batch = batches_behind(&bytes, 0, number).next();
+        let Some(head) = SegmentHead::decode(&bytes, seal).filter(|h| h.number == number) else {
+            let batch = batches_behind(&bytes, 0, number, seal).next();
             return if batch.is_none() { Ok(None) } else { Err(damaged("its head is damaged".to_owned())) };
         };
         let mut notes = Vec::new();
         let (mut mark, mut oldest, mut end) = (head.after, head.oldest, SegmentHead::LEN);
-        while let Some(batch) = batch_at(&bytes, end, number, mark.batch + 1, &mut notes) {
+        while let Some(batch) = batch_at(&bytes, end, number, mark.batch + 1, seal, &mut notes) {
             end += BatchHead::LEN + usize::try_from(batch.len).unwrap_or(usize::MAX);
             (mark, oldest) = (batch.mark, batch.oldest);
         }
         // What was never synced may be given up.
-        if batches_behind(&bytes, end, number).any(|b| b.mark.batch > mark.batch && b.mark.synced > mark.batch) {
+        if batches_behind(&bytes, end, number, seal).any(|b| b.mark.batch > mark.batch && b.mark.synced > mark.batch) {
             return Err(damaged(format!("byte {end} is in no whole batch, yet synced batches follow it")));
         }
         let is_torn = bytes[end..].iter().any(|b| *b != 0);
         let (end, len) = (end as u64, bytes.len() as u64);
         Ok(Some(Self { head, end, len, is_torn, mark, oldest, notes, file, path }))
+    }
+
+    fn reached(&self) -> Result<Reached, OpenError> {
+        let end = u32::try_from(self.end).map_err(|_| OpenError::Damaged {
+            path: self.path.clone(),
+            why: "it is larger than a segment can be".to_owned(),
+        })?;
+        Ok(Reached { segment: self.head.number, end, batch: self.mark.batch })
+    }
+
+    /// Removes its summary: it was full, and is the newest again.
+    fn forget_summary(&self) -> Result<(), OpenError> {
+        let path = self.path.with_extension("sum");
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(OpenError::io("removing", path)(e)),
+            _ => Ok(()),
+        }
     }
 
     /// Cuts off what follows the last whole batch: a later batch could come to stand right before it.
@@ -226,9 +291,16 @@ impl Scanned {
 }
 
 /// The batch number `expected` of segment `number`, if it is whole and stands at `at`. Adds its notes.
-fn batch_at(bytes: &Bytes, at: usize, number: u32, expected: u64, notes: &mut Vec<Note>) -> Option<BatchHead> {
+fn batch_at(
+    bytes: &Bytes,
+    at: usize,
+    number: u32,
+    expected: u64,
+    seal: &Seal,
+    notes: &mut Vec<Note>,
+) -> Option<BatchHead> {
     let batch = bytes.get(at..)?;
-    let head = BatchHead::decode(batch).filter(|h| h.segment == number && h.mark.batch == expected)?;
+    let head = BatchHead::decode(bytes, at, seal).filter(|h| h.segment == number && h.mark.batch == expected)?;
     let mut body = head.body(batch)?;
     let before = notes.len();
     while !body.is_empty() {
@@ -246,7 +318,12 @@ fn batch_at(bytes: &Bytes, at: usize, number: u32, expected: u64, notes: &mut Ve
 }
 
 /// Heads of batches of segment `number` anywhere in `bytes` from `from` on.
-fn batches_behind(bytes: &[u8], from: usize, number: u32) -> impl Iterator<Item = BatchHead> {
+fn batches_behind<'a>(
+    bytes: &'a [u8],
+    from: usize,
+    number: u32,
+    seal: &'a Seal,
+) -> impl Iterator<Item = BatchHead> + 'a {
     let starts = bytes[from..].windows(BATCH.len()).enumerate().filter(|(_, w)| **w == BATCH);
-    starts.filter_map(move |(i, _)| BatchHead::decode(&bytes[from + i..]).filter(|h| h.segment == number))
+    starts.filter_map(move |(i, _)| BatchHead::decode(bytes, from + i, seal).filter(|h| h.segment == number))
 }

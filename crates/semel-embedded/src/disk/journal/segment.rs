@@ -13,7 +13,7 @@ use semel_core::StoreTime;
 
 use super::{
     index::{Index, Place},
-    layout::{Note, Noted, SegmentHead, SummaryHead},
+    layout::{Note, Noted, Seal, SegmentHead, SummaryHead},
 };
 
 /// How many notes of a summary are read at once.
@@ -89,10 +89,10 @@ pub(super) fn path_of(dir: &Path, number: u32) -> PathBuf {
 
 impl Segment {
     /// A new segment, synced with its directory.
-    pub(super) fn create(dir: &Path, head: SegmentHead) -> io::Result<Self> {
+    pub(super) fn create(dir: &Path, head: SegmentHead, seal: &Seal) -> io::Result<Self> {
         let path = path_of(dir, head.number);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&path)?;
-        file.write_all_at(&head.encode(), 0)?;
+        file.write_all_at(&head.encode(seal), 0)?;
         file.sync_all()?;
         super::sync_dir(dir)?;
         Ok(Self::new(head.number, path, file, Notes::none(), SegmentHead::LEN as u64, head.after.batch))
@@ -203,7 +203,8 @@ impl Segment {
             note.ends = StoreTime::from_micros(i64::MIN);
         }
         last.sort_unstable_by_key(|n| (n.ends, n.place.offset));
-        let bytes = SummaryHead::write(self.number, self.last_batch.load(Ordering::Relaxed), &last);
+        let end = u32::try_from(self.len()).map_err(io::Error::other)?;
+        let bytes = SummaryHead::write(self.number, self.last_batch.load(Ordering::Relaxed), end, &last);
         let path = self.summary_path();
         let temporary = path.with_extension("tmp");
         fs::write(&temporary, bytes)?;

@@ -1,5 +1,7 @@
 //! The journal with small segments, tidied up when the test says so.
 
+mod lost;
+
 use std::{cell::RefCell, collections::BTreeMap};
 
 use semel_core::{
@@ -12,6 +14,8 @@ use super::*;
 use crate::share::{SHARES, first_of, share_of};
 
 const SMALL: Sizes = Sizes { segment: 4_096, ahead: 1_024, moves: 256 };
+
+const KEY: [u8; 32] = [5; 32];
 
 fn digest(n: u64) -> Digest {
     let mut digest = [0; 32];
@@ -54,7 +58,8 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        Journal::create(&dir.path().join("journal")).unwrap();
+        Journal::create(&dir.path().join("journal"), KEY).unwrap();
+        Manifest::create(&dir.path().join("manifest"), KEY, [6; 32]).unwrap();
         let bench = Self { dir, journal: RefCell::default() };
         bench.reopen().unwrap();
         bench
@@ -66,7 +71,8 @@ impl Bench {
 
     fn reopen(&self) -> Result<Opened, OpenError> {
         drop(self.journal.borrow_mut().take());
-        let (journal, opened) = Journal::open_with(&self.path(), SMALL)?;
+        let manifest = Manifest::open(self.dir.path().join("manifest"))?;
+        let (journal, opened) = Journal::open_with(&self.path(), manifest, SMALL, &|_| Ok(false))?;
         *self.journal.borrow_mut() = Some((journal, opened.mark.batch));
         Ok(opened)
     }
@@ -118,6 +124,22 @@ impl Bench {
 
     fn numbers(&self) -> Vec<u32> {
         self.ask(|j| j.inner.segments.read().keys().copied().collect())
+    }
+
+    /// All files, as the end of the process would leave them.
+    fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let journal = fs::read_dir(self.path()).unwrap().map(|entry| entry.unwrap().path());
+        let all = journal.chain([self.dir.path().join("manifest")]);
+        all.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+    }
+
+    /// Makes the files what they were.
+    fn put_back(&self, files: &[(PathBuf, Vec<u8>)]) {
+        drop(self.journal.borrow_mut().take());
+        for entry in fs::read_dir(self.path()).unwrap() {
+            fs::remove_file(entry.unwrap().path()).unwrap();
+        }
+        files.iter().for_each(|(path, bytes)| fs::write(path, bytes).unwrap());
     }
 
     fn file(&self, number: u32) -> PathBuf {

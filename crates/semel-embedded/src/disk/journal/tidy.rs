@@ -1,7 +1,7 @@
 //! What a journal does beside the writing, in a thread of its own: it summarises full segments, gives up those that hold
 //! nothing, and has copied to the end what an old one still holds.
 
-use std::{collections::VecDeque, io, sync::Arc};
+use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -13,6 +13,9 @@ use super::{
 
 /// How many segments more than twice what counts may lie around.
 pub(super) const SLACK: u64 = 4;
+
+/// How long after the first note that a power cut would take the notes are synced, about.
+const NOTES_SYNCED_WITHIN: Duration = Duration::from_secs(1);
 
 /// For how many batches the oldest segment is read at once, to be copied to the end.
 const READ_AHEAD: usize = 4;
@@ -89,19 +92,38 @@ impl Inner {
         }
     }
 
+    /// Has the tidier sync the manifest, which was just written to, within a second or so.
+    pub(super) fn sync_manifest_soon(&self) {
+        // The tidier looks at the manifest under this lock before it sleeps.
+        drop(self.tidying.state.lock());
+        self.tidying.changed.notify_one();
+    }
+
+    pub(super) fn sync_manifest(&self) {
+        if let Err(e) = self.manifest.sync() {
+            tracing::error!(dir = %self.dir.display(), error = %e,
+                "syncing the manifest failed: what a power cut loses at the end of the journal may go unnoticed");
+        }
+    }
+
     /// Tidies up whenever there may be something to do, until it is told to stop.
     pub(super) fn keep_tidy(&self) {
         loop {
             let mut state = self.tidying.state.lock();
             while !state.wake && !state.stop {
-                self.tidying.changed.wait(&mut state);
+                if !self.manifest.is_unsynced() {
+                    self.tidying.changed.wait(&mut state);
+                } else if self.tidying.changed.wait_for(&mut state, NOTES_SYNCED_WITHIN).timed_out() {
+                    break;
+                }
             }
             if state.stop {
                 return;
             }
-            state.wake = false;
+            let woken = std::mem::take(&mut state.wake);
             drop(state);
-            if let Err(e) = self.tidy() {
+            self.sync_manifest();
+            if woken && let Err(e) = self.tidy() {
                 tracing::warn!(dir = %self.dir.display(), error = %e, "tidying up the journal failed; it only takes more room");
             }
         }
