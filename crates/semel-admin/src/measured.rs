@@ -9,7 +9,7 @@ use semel_core::env::{Clock, Tick};
 use semel_core::identity::Identity;
 use semel_core::store::{
     Ask, Changes, Claim, Claimed, Extended, Health, Issued, NewToken, Releasing, Renewal, Renewed, Reply, Seen,
-    Settled, Settlement, Store, StoreFacts, StoreFuture,
+    Settled, Settlement, Store, StoreError, StoreFacts, StoreFuture,
 };
 
 use crate::Metrics;
@@ -61,8 +61,12 @@ impl Store for Measured {
         self.time(Op::Claim, move |store| store.claim(ask))
     }
 
-    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Renewed>> {
+    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Result<Renewed, StoreError>>> {
         self.time(Op::Renew, move |store| store.renew(batch))
+    }
+
+    fn part(&self, id: &Identity) -> u64 {
+        self.inner.part(id)
     }
 
     fn settle<'a>(&'a self, claim: &'a Claim, to: &'a Settlement) -> Reply<'a, Settled> {

@@ -26,8 +26,17 @@ pub trait Store: Send + Sync + 'static {
     /// Takes the exclusive right to run, or says what is there. Durable before the answer, where the store is durable.
     fn claim<'a>(&'a self, ask: &'a Ask) -> Reply<'a, Claimed>;
 
-    /// Moves the ends of leases; answers in the batch's order. Never creates a record.
-    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Renewed>>;
+    /// Moves the ends of leases; one answer each, in the batch's order, and an error of its own for one that got none.
+    /// An error of the call is everybody's. Never creates a record.
+    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Result<Renewed, StoreError>>>;
+
+    /// Which part of the store has this record, where parts can fail one without the other (the masters of a Cluster): the
+    /// engine renews those of each part in a call of its own, and what one does not answer in time holds up no other. A
+    /// hint, from memory. 0 where the store is one.
+    fn part(&self, id: &Identity) -> u64 {
+        let _one = id;
+        0
+    }
 
     /// Records an outcome, or that nobody can tell it.
     fn settle<'a>(&'a self, claim: &'a Claim, to: &'a Settlement) -> Reply<'a, Settled>;

@@ -46,6 +46,14 @@ impl Topology {
         }
     }
 
+    /// A number for the server that has a key, as far as it is known.
+    pub(crate) fn part(&self, key: &str) -> u64 {
+        match self {
+            Self::One(_) => 0,
+            Self::Cluster(cluster) => cluster.part(key),
+        }
+    }
+
     /// Runs a script where its key is.
     pub(crate) async fn run(&self, call: &Call<'_>) -> Result<Value, StoreError> {
         match self {

@@ -194,8 +194,12 @@ impl<S: Store> Store for Faults<S> {
         self.call(Op::Claim, move |s| s.claim(ask))
     }
 
-    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Renewed>> {
+    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Result<Renewed, StoreError>>> {
         self.call(Op::Renew, move |s| s.renew(batch))
+    }
+
+    fn part(&self, id: &Identity) -> u64 {
+        self.store.part(id)
     }
 
     fn settle<'a>(&'a self, claim: &'a Claim, to: &'a Settlement) -> Reply<'a, Settled> {

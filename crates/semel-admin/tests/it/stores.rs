@@ -37,7 +37,7 @@ impl Store for Broken {
     fn claim<'a>(&'a self, ask: &'a Ask) -> Reply<'a, Claimed> {
         self.inner.claim(ask)
     }
-    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Renewed>> {
+    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Result<Renewed, StoreError>>> {
         self.inner.renew(batch)
     }
     fn settle<'a>(&'a self, claim: &'a Claim, to: &'a Settlement) -> Reply<'a, Settled> {

@@ -157,11 +157,11 @@ impl Store for MemoryStore {
         StoreFuture::ready(self.decide(&ask.identity, Room::Refuse, |slot, now| transition::claim(slot, ask, now)))
     }
 
-    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Renewed>> {
+    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Result<Renewed, StoreError>>> {
         let one = |r: &Renewal<'_>| {
             self.decide(r.claim.identity(), Room::Settle, |slot, now| transition::renew(slot, r, now))
         };
-        StoreFuture::ready(batch.iter().map(one).collect())
+        StoreFuture::ready(Ok(batch.iter().map(one).collect()))
     }
 
     fn settle<'a>(&'a self, claim: &'a Claim, to: &'a Settlement) -> Reply<'a, Settled> {

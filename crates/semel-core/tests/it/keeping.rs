@@ -18,6 +18,7 @@ use semel_testkit::{
 };
 use tokio::{runtime::Runtime, task::JoinHandle};
 
+use crate::shared::Away;
 use crate::stage::{Ignore as _, Stage, after, answer, call_on, go, millis, outcome, refusal, said, secs, text};
 
 #[tokio::test(start_paused = true)]
@@ -77,6 +78,34 @@ async fn a_lease_that_cannot_be_renewed_tells_the_work_whose_completion_is_accep
     assert!((millis(9_500)..millis(9_510)).contains(&value), "told after {value:?}");
     assert_eq!(stage.state(1).await, Some((StateCode::Done, 1)));
     stage.is_quiet().await;
+}
+
+/// The lease of a record whose part of the store is away ends; those of all others are renewed, with one call for each part.
+#[tokio::test(start_paused = true)]
+async fn a_part_of_the_store_that_is_away_costs_no_other_lease() {
+    for how in [Away::Failing, Away::Silent] {
+        let stage = Stage::far();
+        let running: Vec<_> = (0..4)
+            .map(|n| {
+                let (engine, call) = (stage.engine.clone(), stage.call(n));
+                let work = async move |run: Run| {
+                    after(secs(60)).await;
+                    Ran { value: run.still_good(), verdict: Verdict::Keep(outcome("charged")) }
+                };
+                go(async move { engine.run(call, work).await })
+            })
+            .collect();
+        after(secs(1)).await;
+        stage.store.inner().take_away(stage.id(0), how);
+        for (n, run) in running.into_iter().enumerate() {
+            let Answer::Executed { value, kept } = run.await.unwrap() else { panic!("not run") };
+            assert_eq!((value, kept), (n != 0, Kept::Stored), "{n}");
+        }
+        let told = stage.told();
+        assert_eq!(told.iter().filter(|what| *what == "leaseoverdue").count(), 1, "{told:?}");
+        assert!(!told.iter().any(|what| what.contains("breaker")), "{told:?}");
+        stage.is_quiet().await;
+    }
 }
 
 /// A renewal that hangs is no reason to hear of a deadline late.

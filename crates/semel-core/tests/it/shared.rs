@@ -14,8 +14,8 @@ use semel_core::{
     identity::{Birth, Identity, Mark},
     record::StateCode,
     store::{
-        Ask, Changes, Claim, Claimed, Cursor, Extended, Filter, Health, Issued, MemoryStore, NewToken, Page, Purged,
-        Releasing, Renewal, Renewed, Reply, Resolution, Resolved, Seen, Settled, Settlement, Store, StoreAdmin,
+        Ask, Changes, Claim, Claimed, Cursor, Did, Extended, Filter, Health, Issued, MemoryStore, NewToken, Page,
+        Purged, Releasing, Renewal, Renewed, Reply, Resolution, Resolved, Seen, Settled, Settlement, Store, StoreAdmin,
         StoreError, StoreFacts, StoreFuture, Target,
     },
 };
@@ -32,13 +32,23 @@ pub(crate) struct Shared {
     is_far: bool,
     birth: Arc<Mutex<Option<Birth>>>,
     listeners: Arc<Mutex<Vec<Weak<dyn Changes>>>>,
+    away: Arc<Mutex<Vec<(Identity, Away)>>>,
+}
+
+/// How a part of the store is away.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Away {
+    /// Its renewals have an error each.
+    Failing,
+    /// It says nothing, and a call with one of its renewals ends never.
+    Silent,
 }
 
 impl Shared {
     pub(crate) fn new(memory: MemoryStore) -> Self {
         let memory = Arc::new(memory);
         let (hook, full, birth, listeners) = (Arc::default(), Arc::default(), Arc::default(), Arc::default());
-        Self { memory, hook, full, is_far: false, birth, listeners }
+        Self { memory, hook, full, is_far: false, birth, listeners, away: Arc::default() }
     }
 
     pub(crate) fn far(memory: MemoryStore) -> Self {
@@ -69,6 +79,15 @@ impl Shared {
         self.full.store(n, Ordering::SeqCst);
     }
 
+    /// From now on this record lies in a part that does not renew it.
+    pub(crate) fn take_away(&self, id: Identity, how: Away) {
+        self.away.lock().push((id, how));
+    }
+
+    fn away(&self, id: &Identity) -> Option<Away> {
+        self.away.lock().iter().find(|(away, _)| away == id).map(|(_, how)| *how)
+    }
+
     pub(crate) fn unhook(&self) {
         *self.hook.lock() = None;
     }
@@ -82,8 +101,21 @@ impl Store for Shared {
         }
     }
 
-    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Renewed>> {
-        self.memory.renew(batch)
+    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Result<Renewed, StoreError>>> {
+        let away: Vec<_> = batch.iter().map(|renewal| self.away(renewal.claim.identity())).collect();
+        if away.contains(&Some(Away::Silent)) {
+            return StoreFuture::never();
+        }
+        let answers = self.memory.renew(batch).try_ready().expect("memory answers at once");
+        let of = |(answer, away): (_, Option<Away>)| match away {
+            Some(_) => Err(StoreError::unavailable(Did::Unknown)),
+            None => answer,
+        };
+        StoreFuture::ready(answers.map(|answers| answers.into_iter().zip(away).map(of).collect()))
+    }
+
+    fn part(&self, id: &Identity) -> u64 {
+        u64::from(self.away(id).is_some())
     }
 
     fn settle<'a>(&'a self, claim: &'a Claim, to: &'a Settlement) -> Reply<'a, Settled> {

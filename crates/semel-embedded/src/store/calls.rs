@@ -24,7 +24,7 @@ impl Store for EmbeddedStore {
         self.shared.decide(ask.identity.digest(), how, |slot, now| transition::claim(slot, ask, now)).reply()
     }
 
-    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Renewed>> {
+    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Result<Renewed, StoreError>>> {
         let how = How { need: Need::Written, begins: false, me: None };
         let one = |r: &Renewal<'_>| {
             let digest = r.claim.identity().digest();
@@ -34,7 +34,7 @@ impl Store for EmbeddedStore {
                 Decided::After(answer, _) => Ok(answer),
             }
         };
-        StoreFuture::ready(batch.iter().map(one).collect::<Result<_, StoreError>>())
+        StoreFuture::ready(Ok(batch.iter().map(one).collect()))
     }
 
     fn settle<'a>(&'a self, claim: &'a Claim, to: &'a Settlement) -> Reply<'a, Settled> {

@@ -61,7 +61,7 @@ impl RedisStore {
         }
     }
 
-    async fn renew_them(&self, batch: &[Renewal<'_>]) -> Result<Vec<Renewed>, StoreError> {
+    async fn renew_them(&self, batch: &[Renewal<'_>]) -> Result<Vec<Result<Renewed, StoreError>>, StoreError> {
         self.marks.allow()?;
         let owners: Vec<_> = batch.iter().map(|renewal| renewal.claim.owner()).collect();
         let keys: Vec<_> = batch.iter().map(|renewal| self.names.key(renewal.claim.identity())).collect();
@@ -77,7 +77,7 @@ impl RedisStore {
         };
         let calls: Vec<_> = batch.iter().zip(&owners).zip(&keys).map(call).collect();
         let answers = self.topology.run_all(&calls).await;
-        answers.into_iter().map(|answer| renewed(Told::read(answer?)?)).collect()
+        Ok(answers.into_iter().map(|answer| renewed(Told::read(answer?)?)).collect())
     }
 
     async fn settle_it(&self, claim: &Claim, to: &Settlement) -> Result<Settled, StoreError> {
@@ -213,8 +213,12 @@ impl Store for RedisStore {
         StoreFuture::new(self.claim_it(ask))
     }
 
-    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Renewed>> {
+    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Result<Renewed, StoreError>>> {
         StoreFuture::new(self.renew_them(batch))
+    }
+
+    fn part(&self, id: &Identity) -> u64 {
+        self.topology.part(&self.names.key(id))
     }
 
     fn settle<'a>(&'a self, claim: &'a Claim, to: &'a Settlement) -> Reply<'a, Settled> {

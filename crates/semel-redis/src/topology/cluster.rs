@@ -2,7 +2,13 @@
 //!
 //! Nothing is sent a second time but what a server said it did not do; so an answer is as truthful here as on one server.
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
 use parking_lot::{Mutex, RwLock};
@@ -37,6 +43,8 @@ pub(crate) struct Cluster {
     dialer: Arc<Dialer>,
     seeds: Vec<Host>,
     slots: RwLock<Arc<Slots>>,
+    /// The last map that was forgotten.
+    before: Mutex<Arc<Slots>>,
     nodes: Mutex<HashMap<Host, Arc<Link>>>,
     /// Held while the map is asked for; when it was last.
     mapping: tokio::sync::Mutex<Option<Tick>>,
@@ -45,7 +53,8 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) fn new(dialer: Arc<Dialer>, seeds: Vec<Host>) -> Self {
         let mapping = tokio::sync::Mutex::new(None);
-        Self { dialer, seeds, slots: RwLock::default(), nodes: Mutex::default(), mapping }
+        let (slots, before, nodes) = (RwLock::default(), Mutex::default(), Mutex::default());
+        Self { dialer, seeds, slots, before, nodes, mapping }
     }
 
     fn map(&self) -> Arc<Slots> {
@@ -68,6 +77,15 @@ impl Cluster {
         let map = self.map();
         let host = map.master(slot).ok_or_else(|| unavailable(format!("slot {slot} has no master")))?;
         Ok(self.node(host))
+    }
+
+    /// The master of a key's slot as a number, from the last map there was; 0 where there was none.
+    pub(super) fn part(&self, key: &str) -> u64 {
+        let mut map = self.map();
+        if !map.is_whole() {
+            map = Arc::clone(&self.before.lock());
+        }
+        map.master(slot_of(key)).map_or(0, |host| BuildHasherDefault::<DefaultHasher>::default().hash_one(host))
     }
 
     pub(crate) async fn masters(&self) -> Result<Vec<Arc<Link>>, StoreError> {
@@ -173,7 +191,10 @@ impl Cluster {
         if let Ok(mut last) = self.mapping.try_lock() {
             *last = None;
         }
-        *self.slots.write() = Arc::default();
+        let forgotten = std::mem::take(&mut *self.slots.write());
+        if forgotten.is_whole() {
+            *self.before.lock() = forgotten;
+        }
     }
 
     /// Asks the nodes for the map, one after the other until one has it.

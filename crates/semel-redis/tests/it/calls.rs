@@ -45,7 +45,7 @@ async fn a_batch_of_renewals_is_one_command_each() {
     let _scripts_are_there_now = store.renew(&batch[..1]).await.expect("the store works");
     let before = scripts(&server).await;
     let answers = store.renew(&batch).await.expect("the store works");
-    assert!(answers.iter().all(|answer| matches!(answer, Renewed::Left(_))));
+    assert!(answers.iter().all(|answer| matches!(answer, Ok(Renewed::Left(_)))));
     assert_eq!(scripts(&server).await - before, 100);
 }
 
@@ -60,7 +60,7 @@ async fn a_server_that_lost_its_scripts_gets_them_again() {
     for _ in 0..2 {
         server.tell(&["SCRIPT", "FLUSH"]).await;
         let answers = store.renew(&batch).await.expect("the store works");
-        assert!(matches!(answers.as_slice(), [Renewed::Left(_), Renewed::Left(_)]), "{answers:?}");
+        assert!(matches!(answers.as_slice(), [Ok(Renewed::Left(_)), Ok(Renewed::Left(_))]), "{answers:?}");
     }
     server.tell(&["SCRIPT", "FLUSH"]).await;
     stands(store.settle(&claims[0], &done()).await);
@@ -84,7 +84,7 @@ async fn a_full_server_refuses_claims_and_lets_running_work_settle() {
     assert!(matches!(store.claim(&about(1)).await, Ok(Claimed::Found { .. })), "a duplicate is answered");
     let batch = [Renewal { claim: &one, lease: 2 * LEASE, keep: TTL }];
     let renewed = store.renew(&batch).await.expect("the store works");
-    assert!(matches!(renewed.as_slice(), [Renewed::Left(_)]), "{renewed:?}");
+    assert!(matches!(renewed.as_slice(), [Ok(Renewed::Left(_))]), "{renewed:?}");
     stands(store.settle(&one, &done()).await);
     let given_back = semel_core::store::Releasing::Held {
         claim: &other,

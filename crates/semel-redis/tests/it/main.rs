@@ -9,6 +9,7 @@ mod inspected;
 mod lossy;
 mod marks;
 mod mutants;
+mod parts;
 mod questions;
 mod recover;
 mod room;

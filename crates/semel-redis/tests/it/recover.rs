@@ -97,7 +97,7 @@ async fn a_dead_primary_is_replaced_by_sentinel() {
     assert_eq!(record.state, StateCode::Done);
     let batch = [Renewal { claim: &other, lease: 2 * LEASE, keep: TTL }];
     let renewed = store.renew(&batch).await.expect("it works");
-    assert!(matches!(renewed.as_slice(), [Renewed::Left(_)]), "{renewed:?}");
+    assert!(matches!(renewed.as_slice(), [Ok(Renewed::Left(_))]), "{renewed:?}");
     assert_eq!(store.health().await.expect("it works").birth, birth);
     assert_ne!(set.promoted(0).await, 0);
 }
@@ -143,7 +143,7 @@ async fn a_slot_that_moves_takes_its_callers_along() {
     let batch = [Renewal { claim: &claim, lease: 2 * LEASE, keep: TTL }];
     let renews = async || {
         let renewed = store.renew(&batch).await.expect("it works");
-        assert!(matches!(renewed.as_slice(), [Renewed::Left(_)]), "{renewed:?}");
+        assert!(matches!(renewed.as_slice(), [Ok(Renewed::Left(_))]), "{renewed:?}");
         assert!(matches!(store.claim(&about(1)).await, Ok(Claimed::Found { .. })));
     };
     renews().await;
@@ -168,7 +168,7 @@ async fn a_planned_failover_in_a_cluster_loses_nothing() {
         for (_, claim) in &claims {
             let batch = [Renewal { claim, lease: 2 * LEASE, keep: TTL }];
             let renewed = at_last(async || store.renew(&batch).await).await;
-            assert!(matches!(renewed.as_slice(), [Renewed::Left(_)]), "{renewed:?}");
+            assert!(matches!(renewed.as_slice(), [Ok(Renewed::Left(_))]), "{renewed:?}");
         }
     }
     for (_, claim) in &claims {

@@ -108,8 +108,8 @@ impl Store for MySqlStore {
         StoreFuture::new(self.calls.claim(ask))
     }
 
-    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Renewed>> {
-        StoreFuture::new(self.calls.renew(batch))
+    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Result<Renewed, StoreError>>> {
+        StoreFuture::new(async move { Ok(self.calls.renew(batch).await?.into_iter().map(Ok).collect()) })
     }
 
     fn settle<'a>(&'a self, claim: &'a Claim, to: &'a Settlement) -> Reply<'a, Settled> {

@@ -202,7 +202,7 @@ impl PostgresStore {
         self.decide((id, &sql::RELEASE), &args, done, |slot, now| transition::release(slot, what, now)).await
     }
 
-    async fn renewed(&self, batch: &[Renewal<'_>]) -> Result<Vec<Renewed>, StoreError> {
+    async fn renewed(&self, batch: &[Renewal<'_>]) -> Result<Vec<Result<Renewed, StoreError>>, StoreError> {
         let mut answers: Vec<Option<Renewed>> = batch.iter().map(|_| None).collect();
         let mut ends: Vec<Option<StoreTime>> = vec![None; batch.len()];
         // In the order of the rows' keys: two batches that share rows lock them in the same order.
@@ -245,8 +245,8 @@ impl PostgresStore {
             }
             open.retain(|&n| answers[n].is_none());
         }
-        let all: Option<Vec<Renewed>> = answers.into_iter().collect();
-        all.ok_or_else(|| error::unavailable(Did::Unknown, "others got in the way each time"))
+        let raced = || error::unavailable(Did::Unknown, "others got in the way each time");
+        Ok(answers.into_iter().map(|answer| answer.ok_or_else(raced)).collect())
     }
 
     async fn issued(&self, token: &NewToken) -> Result<Issued, StoreError> {
@@ -297,7 +297,7 @@ impl Store for PostgresStore {
         StoreFuture::new(self.claimed(ask))
     }
 
-    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Renewed>> {
+    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Result<Renewed, StoreError>>> {
         if batch.is_empty() {
             return StoreFuture::ready(Ok(Vec::new()));
         }

@@ -59,6 +59,12 @@ pub(super) fn lost(answer: Result<Settled, StoreError>) -> Record {
     }
 }
 
+/// The answers to a batch of renewals that all have one.
+#[track_caller]
+pub(super) fn answers(batch: Result<Vec<Result<Renewed, StoreError>>, StoreError>) -> Vec<Renewed> {
+    batch.and_then(|answers| answers.into_iter().collect()).expect("the store works")
+}
+
 #[track_caller]
 pub(super) fn left(answer: &Renewed, about: Duration) {
     match answer {

@@ -107,6 +107,7 @@ macro_rules! conformance {
                 the_same_owner_claims_again_after_store_loss
                 a_renewal_past_the_end_says_missing_and_creates_nothing
                 a_batch_of_renewals_is_answered_in_its_order
+                a_part_that_is_away_holds_up_no_other_lease
             }
             resolve {
                 a_live_claim_cannot_be_resolved

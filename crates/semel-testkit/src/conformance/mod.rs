@@ -45,6 +45,13 @@ pub trait Bed: Sized + Send + Sync + 'static {
         async { false }
     }
 
+    /// From now on the [part](semel_core::store::Store::part) of the store that has this record does not answer, while the
+    /// others do; `false` where the store is one, or where others use it too.
+    fn take_part_away(&self, id: &Identity) -> impl Future<Output = bool> + Send {
+        let _nobody = id;
+        async { false }
+    }
+
     /// How much the store has written so far, in any unit that grows with each write; `None` where nobody counts.
     fn written(&self) -> impl Future<Output = Option<u64>> + Send {
         async { None }

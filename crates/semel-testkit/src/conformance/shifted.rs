@@ -15,8 +15,8 @@ use semel_core::{
     record::{Record, StateCode},
     store::{
         Ask, Claim, Claimed, Cursor, Extended, Filter, Health, Issued, NewToken, Page, Purged, Releasing, Renewal,
-        Renewed, Reply, Resolution, Resolved, Seen, Settled, Settlement, Store, StoreAdmin, StoreFacts, StoreFuture,
-        Target,
+        Renewed, Reply, Resolution, Resolved, Seen, Settled, Settlement, Store, StoreAdmin, StoreError, StoreFacts,
+        StoreFuture, Target,
     },
 };
 
@@ -110,12 +110,16 @@ impl<S: StoreAdmin> Store for Shifted<S> {
         })
     }
 
-    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Renewed>> {
-        let seen = |renewed| match renewed {
-            Renewed::Lost(record) => Renewed::Lost(self.shift.record(record)),
+    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Result<Renewed, StoreError>>> {
+        let seen = |renewed: Result<Renewed, StoreError>| match renewed {
+            Ok(Renewed::Lost(record)) => Ok(Renewed::Lost(self.shift.record(record))),
             other => other,
         };
         StoreFuture::new(async move { Ok(self.store.renew(batch).await?.into_iter().map(seen).collect()) })
+    }
+
+    fn part(&self, id: &Identity) -> u64 {
+        self.store.part(id)
     }
 
     fn settle<'a>(&'a self, claim: &'a Claim, to: &'a Settlement) -> Reply<'a, Settled> {

@@ -167,7 +167,7 @@ impl<B: Bed> Stage<B> {
 
     pub(super) async fn renew(&self, claim: &Claim, lease: Duration) -> Renewed {
         let batch = [Renewal { claim, lease, keep: KEEP }];
-        let mut answers = self.store.renew(&batch).await.expect("the store works");
+        let mut answers = expect::answers(self.store.renew(&batch).await);
         assert_eq!(answers.len(), 1);
         answers.remove(0)
     }

@@ -258,7 +258,7 @@ impl<S: Store> Store for Weather<S> {
         self.call(false, later, move |s| s.claim(ask))
     }
 
-    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Renewed>> {
+    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Result<Renewed, StoreError>>> {
         let store = Arc::clone(&self.store);
         let later = move || {
             let batch: Vec<_> = batch.iter().map(|r| (same(r.claim), r.lease, r.keep)).collect();
@@ -269,6 +269,10 @@ impl<S: Store> Store for Weather<S> {
             }) as BoxFuture)
         };
         self.call(true, later, move |s| s.renew(batch))
+    }
+
+    fn part(&self, id: &Identity) -> u64 {
+        self.store.part(id)
     }
 
     fn settle<'a>(&'a self, claim: &'a Claim, to: &'a Settlement) -> Reply<'a, Settled> {

@@ -13,7 +13,7 @@ use semel_core::{
     store::{
         Ask, Claim, Claimed, Cursor, Durability, Entry, Extended, FenceStrength, Filter, Health, Issued, NewToken,
         Page, Purged, Releasing, Renewal, Renewed, Reply, Resolution, Resolved, Seen, Settled, Settlement, Store,
-        StoreAdmin, StoreFacts, StoreFuture, Target,
+        StoreAdmin, StoreError, StoreFacts, StoreFuture, Target,
     },
     transition::{self, Step},
 };
@@ -287,9 +287,9 @@ impl<B: Bug> Store for Table<B> {
         })
     }
 
-    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Renewed>> {
+    fn renew<'a>(&'a self, batch: &'a [Renewal<'a>]) -> Reply<'a, Vec<Result<Renewed, StoreError>>> {
         let one = |r: &Renewal<'_>| self.decide(r.claim.identity(), |slot, now| Self::renew_step(slot, r, now));
-        ready(batch.iter().map(one).collect())
+        ready(batch.iter().map(|r| Ok(one(r))).collect())
     }
 
     fn settle<'a>(&'a self, claim: &'a Claim, to: &'a Settlement) -> Reply<'a, Settled> {

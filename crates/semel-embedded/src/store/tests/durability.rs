@@ -77,7 +77,7 @@ fn renewals_write_nothing_and_a_restart_ends_every_lease() {
     clock.advance(MINUTE / 2);
     let batch = [semel_core::store::Renewal { claim: &claim, lease: MINUTE, keep: MINUTE }];
     let renewed = store.renew(&batch).try_ready().expect("no I/O").unwrap();
-    assert!(matches!(renewed[..], [semel_core::store::Renewed::Left(left)] if left == MINUTE));
+    assert!(matches!(renewed[..], [Ok(semel_core::store::Renewed::Left(left))] if left == MINUTE));
     assert_eq!(disk.counts(), before);
     let store = on(&disk.after(false), &clock, &options());
     assert_eq!(found(&store, &ask(1, 1)).lease_until, store.shared.now());

@@ -100,7 +100,7 @@ async fn a_row_that_is_held_keeps_no_other_lease_from_being_renewed() {
     let left: Vec<_> = answers
         .iter()
         .map(|answer| match answer {
-            Renewed::Left(left) => *left > 2 * LEASE,
+            Ok(Renewed::Left(left)) => *left > 2 * LEASE,
             other => panic!("all three are held: {other:?}"),
         })
         .collect();

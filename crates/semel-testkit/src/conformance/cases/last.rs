@@ -41,7 +41,7 @@ pub async fn a_claim_is_still_its_owners_after_reopening<B: Bed>(s: &Stage<B>) {
     let r = record.expect("a claim is durable before it is answered");
     same(&Record { lease_until: was.lease_until, ..r }, &was);
     let batch = [Renewal { claim: &one, lease: LEASE, keep: KEEP }];
-    let renewed = store.renew(&batch).await.expect("the store works").remove(0);
+    let renewed = store.renew(&batch).await.expect("the store works").remove(0).expect("the store works");
     left(&renewed, LEASE);
     stands(store.settle(&one, &done("after all")).await);
     stands(store.release(&free(&two)).await);

@@ -99,11 +99,41 @@ pub async fn a_batch_of_renewals_is_answered_in_its_order<B: Bed>(s: &Stage<B>) 
     let batch: Vec<_> = [(&long, 5 * LEASE), (&gone, LEASE), (&settled, LEASE), (&short, LEASE)]
         .map(|(claim, lease)| Renewal { claim, lease, keep: KEEP })
         .into();
-    let answers = s.store.renew(&batch).await.expect("the store works");
+    let answers = answers(s.store.renew(&batch).await);
     assert_eq!(answers.len(), 4);
     left(&answers[0], 5 * LEASE);
     assert!(matches!(answers[1], Renewed::Missing));
     assert!(matches!(&answers[2], Renewed::Lost(r) if r.state == StateCode::Done));
     left(&answers[3], LEASE);
     assert!(s.store.renew(&[]).await.expect("the store works").is_empty());
+}
+
+/// Where a part of the store does not answer, its renewals have an error each and the others their answers; renewals of
+/// another part, in a call of their own, are not even held up.
+pub async fn a_part_that_is_away_holds_up_no_other_lease<B: Bed>(s: &Stage<B>) {
+    let mut claims = Vec::new();
+    for n in 0..32 {
+        claims.push(s.hold(n).await);
+    }
+    let parts: Vec<_> = claims.iter().map(|claim| s.store.part(claim.identity())).collect();
+    let away = s.bed.take_part_away(claims[0].identity()).await;
+    let is_away = |n: usize| away && parts[n] == parts[0];
+    let renewal = |claim| Renewal { claim, lease: 2 * LEASE, keep: KEEP };
+    let others: Vec<_> = (0..claims.len()).filter(|n| !is_away(*n)).map(|n| renewal(&claims[n])).collect();
+    assert!(!others.is_empty());
+    for answer in answers(s.store.renew(&others).await) {
+        left(&answer, 2 * LEASE);
+    }
+    let all: Vec<_> = claims.iter().map(renewal).collect();
+    let all = s.store.renew(&all).await.expect("the parts that are there answer");
+    assert_eq!(all.len(), claims.len());
+    for (n, answer) in all.into_iter().enumerate() {
+        match answer {
+            Err(error) => assert!(is_away(n), "{n}: {error}"),
+            Ok(answer) => {
+                assert!(!is_away(n), "{n}: {answer:?}");
+                left(&answer, 2 * LEASE);
+            }
+        }
+    }
 }

@@ -256,7 +256,8 @@ impl<B: Bed> Play<B> {
 
     async fn renew(&mut self, picks: &[(u64, Claim)], lease: Duration) -> Result<(), String> {
         let batch: Vec<_> = picks.iter().map(|(_, claim)| Renewal { claim, lease, keep: KEEP }).collect();
-        let answers = works(self.stage.store.renew(&batch).await)?;
+        let answers: Result<Vec<_>, _> = works(self.stage.store.renew(&batch).await)?.into_iter().collect();
+        let answers = works(answers)?;
         compare::equal(&answers.len(), &batch.len())?;
         for (((key, _), renewal), is) in picks.iter().zip(&batch).zip(&answers) {
             let step = transition::renew(self.slot(*key), renewal, self.now);
