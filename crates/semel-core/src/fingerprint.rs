@@ -4,7 +4,7 @@ use std::fmt;
 
 use subtle::ConstantTimeEq;
 
-use crate::identity::{Purpose, Secret};
+use crate::identity::{Input, Purpose, Secret};
 
 /// Which algorithm made a digest, and with which parameters (the chosen JSON fields, say). Only digests of one version
 /// are ever compared; another one makes an outcome unavailable, never a mismatch and never a second run.
@@ -68,7 +68,7 @@ impl fmt::Debug for Fingerprint {
 pub struct Hasher {
     version: Version,
     key: [u8; 32],
-    gathered: Vec<u8>,
+    gathered: Input<256>,
     /// Takes over where the parts are many or long.
     inner: Option<Box<blake3::Hasher>>,
 }
@@ -80,9 +80,9 @@ impl Hasher {
     /// A hasher for one version.
     #[must_use]
     pub fn new(secret: &Secret, version: Version) -> Self {
-        let mut gathered = Vec::with_capacity(256);
-        gathered.extend_from_slice(&[Purpose::Fingerprint as u8, version.algorithm]);
-        gathered.extend_from_slice(&version.parameters.to_be_bytes());
+        let mut gathered = Input::new();
+        gathered.push(&[Purpose::Fingerprint as u8, version.algorithm]);
+        gathered.push(&version.parameters.to_be_bytes());
         Self { version, key: *secret.key(), gathered, inner: None }
     }
 
@@ -90,8 +90,7 @@ impl Hasher {
     pub fn part(&mut self, bytes: &[u8]) -> &mut Self {
         let len = (bytes.len() as u64).to_be_bytes();
         if self.inner.is_none() && self.gathered.len() + len.len() + bytes.len() <= GATHERED {
-            self.gathered.extend_from_slice(&len);
-            self.gathered.extend_from_slice(bytes);
+            self.gathered.push_both(len, bytes);
             return self;
         }
         self.more(&len).more(bytes)
@@ -105,12 +104,12 @@ impl Hasher {
     /// The next piece of the part that was begun.
     pub fn more(&mut self, piece: &[u8]) -> &mut Self {
         if self.inner.is_none() && self.gathered.len() + piece.len() <= GATHERED {
-            self.gathered.extend_from_slice(piece);
+            self.gathered.push(piece);
             return self;
         }
         let inner = self.inner.get_or_insert_with(|| {
             let mut inner = Box::new(blake3::Hasher::new_keyed(&self.key));
-            inner.update(&self.gathered);
+            inner.update(self.gathered.bytes());
             inner
         });
         inner.update(piece);
@@ -122,7 +121,7 @@ impl Hasher {
     pub fn finish(&self) -> Fingerprint {
         let digest = match &self.inner {
             Some(inner) => inner.finalize(),
-            None => blake3::keyed_hash(&self.key, &self.gathered),
+            None => blake3::keyed_hash(&self.key, self.gathered.bytes()),
         };
         Fingerprint { version: self.version, digest: *digest.as_bytes() }
     }

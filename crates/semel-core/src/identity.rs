@@ -1,11 +1,13 @@
 //! What makes two requests the same intent: namespace + scope + key, as one keyed digest.
 
+mod input;
 mod key;
 mod mark;
 mod namespace;
 mod scope;
 mod secret;
 
+pub(crate) use input::Input;
 pub use key::{Display, IntoKey, Key, KeyWriter, PartTag};
 pub use mark::{Birth, Mark, MarkError};
 pub use namespace::{BadName, Kind, Namespace};
@@ -14,6 +16,7 @@ pub use secret::{Digest, Purpose, Secret, SecretTooShort};
 
 use std::{fmt, str::FromStr};
 
+use self::input::Sink;
 use crate::ids::first_eight;
 
 /// Version of the way an identity is made; the first byte that goes into the digest.
@@ -36,13 +39,12 @@ impl Identity {
     /// Cost: one BLAKE3 keyed hash over about 60 bytes plus the key.
     #[must_use]
     pub fn new(secret: &Secret, kind: Kind, namespace: Namespace, scope: &Scope, key: &Key) -> Self {
-        let mut buf = Vec::with_capacity(96 + namespace.as_str().len() + key.parts().len());
-        buf.push(FORMAT);
-        buf.push(kind as u8);
-        put(&mut buf, namespace.as_str().as_bytes());
-        scope.feed(&mut buf);
-        buf.extend_from_slice(key.parts());
-        Self { digest: *blake3::keyed_hash(secret.key(), &buf).as_bytes(), namespace, kind }
+        let mut input = Input::<160>::new();
+        input.push(&[FORMAT, kind as u8]);
+        put(&mut input, namespace.as_str().as_bytes());
+        scope.feed(&mut input);
+        input.push(key.parts());
+        Self { digest: *blake3::keyed_hash(secret.key(), input.bytes()).as_bytes(), namespace, kind }
     }
 
     /// The identity of what happened to nobody in particular: an event needs one.
@@ -163,10 +165,10 @@ impl fmt::Display for IdentityPrefix {
     }
 }
 
-fn put(buf: &mut Vec<u8>, part: &[u8]) {
+fn put(to: &mut impl Sink, part: &[u8]) {
     // A part of 4 GiB never gets here: bodies and keys are capped far below.
-    buf.extend_from_slice(&u32::try_from(part.len()).unwrap_or(u32::MAX).to_be_bytes());
-    buf.extend_from_slice(part);
+    to.take(&u32::try_from(part.len()).unwrap_or(u32::MAX).to_be_bytes());
+    to.take(part);
 }
 
 #[cfg(test)]
@@ -221,6 +223,17 @@ mod tests {
         assert_eq!(Key::new("4711", Display::Masked).shown(), "4…(4)");
         assert_eq!(Key::new("8e03978e-40d5-43e8-bc93-6894a57f9324", Display::Masked).shown(), "8e03…(36)");
         assert_eq!(Key::new("", Display::Masked).shown(), "…(0)");
+        assert_eq!(Key::new(&("änderung", "7"), Display::Masked).shown(), "än…(10)");
+        assert_eq!(Key::new(&("änderung-änderung", 7), Display::Masked).shown(), "ände…(19)");
+    }
+
+    #[test]
+    fn a_key_in_full_is_shown_up_to_64_characters() {
+        let shown = |text: &str| Key::new(&(text, 42), Display::Full).shown().to_owned();
+        assert_eq!(shown("tenant-7"), "tenant-7/42");
+        assert_eq!(shown(&"ü".repeat(62)), "ü".repeat(62) + "/4");
+        assert_eq!(shown(&"ü".repeat(70)), "ü".repeat(64));
+        assert_eq!(shown(&"a".repeat(70)), "a".repeat(64));
     }
 
     #[test]

@@ -268,6 +268,7 @@ pub(super) fn turned(call: Call, ask: Ask, judgement: Judgement) -> Turned {
 impl Won {
     /// A grant that came in time and for which there is a place; otherwise it comes back, to be given back unused. What
     /// comes next is the work, or whoever asked: nothing is awaited between this look at the deadline and them.
+    #[inline]
     fn grant(self, inner: Arc<Inner>, call: Call, ask: Ask) -> Entered {
         let Self { claim, sent, left, stray } = self;
         let lease = Arc::new(Lease::new(&inner.env, call, ask, claim, sent, left));

@@ -71,6 +71,7 @@ impl Lease {
     }
 
     /// A lease that was granted for a claim sent at `sent`, with `left` on it when the store answered.
+    #[inline]
     pub(super) fn new(env: &Env, call: Call, ask: Ask, claim: Claim, sent: Tick, left: Duration) -> Self {
         let Call { policy, scope, .. } = call;
         Self {

@@ -34,10 +34,15 @@ impl Key {
     /// ```
     #[must_use]
     pub fn new(from: &(impl IntoKey + ?Sized), display: Display) -> Self {
-        let mut out = KeyWriter { parts: Vec::with_capacity(48), shown: String::with_capacity(48) };
+        let most = match display {
+            Display::Full => 64,
+            Display::Masked => MASKED,
+        };
+        let shown = Shown { text: String::with_capacity(24), len: 0, most };
+        let mut out = KeyWriter { parts: Vec::with_capacity(48), shown };
         from.feed(&mut out);
         let shown = match display {
-            Display::Full => cut(&out.shown, 64),
+            Display::Full => out.shown.text,
             Display::Masked => mask(out.shown),
         };
         Self { parts: out.parts, shown }
@@ -67,25 +72,54 @@ impl fmt::Debug for Key {
     }
 }
 
-fn cut(text: &str, max: usize) -> String {
-    text.chars().take(max).collect()
+/// The beginning of a key's text, and how long all of it is, in characters.
+#[derive(Debug)]
+struct Shown {
+    text: String,
+    len: usize,
+    /// How much of it is kept.
+    most: usize,
 }
 
-/// At most four characters and never more than a quarter of the key, then its length. In the room of the text itself.
-fn mask(mut text: String) -> String {
-    let len = if text.is_ascii() { text.len() } else { text.chars().count() };
-    let keep = (len / 4).min(4);
-    let end = if len == text.len() { keep } else { text.char_indices().nth(keep).map_or(text.len(), |(at, _)| at) };
+impl Shown {
+    fn push(&mut self, text: &str) {
+        let room = self.most.saturating_sub(self.len);
+        if text.is_ascii() {
+            self.text.push_str(&text[..text.len().min(room)]);
+            self.len += text.len();
+        } else {
+            self.text.extend(text.chars().take(room));
+            self.len += text.chars().count();
+        }
+    }
+}
+
+impl fmt::Write for Shown {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.push(text);
+        Ok(())
+    }
+}
+
+/// How many characters a masked key shows at most.
+const MASKED: usize = 4;
+
+/// At most four characters and never more than a quarter of the key, then its length.
+fn mask(Shown { mut text, len, .. }: Shown) -> String {
+    let keep = (len / 4).min(MASKED);
+    // That many characters are there, and mostly one byte each.
+    let end = if text.is_ascii() { keep } else { text.char_indices().nth(keep).map_or(text.len(), |(at, _)| at) };
     text.truncate(end);
     text.push_str("…(");
     // Written by hand: the formatter costs more than the rest of this function.
-    let (mut digits, mut rest, mut at) = ([b'0'; 20], len, 20);
-    while at == 20 || rest > 0 {
-        at -= 1;
-        digits[at] = b'0' + u8::try_from(rest % 10).unwrap_or(0);
-        rest /= 10;
+    let mut unit = 1;
+    while len / unit >= 10 {
+        unit *= 10;
     }
-    text.extend(digits[at..].iter().map(|d| char::from(*d)));
+    while unit > 0 {
+        text.push(char::from(b'0' + u8::try_from(len / unit % 10).unwrap_or(0)));
+        unit /= 10;
+    }
     text.push(')');
     text
 }
@@ -94,7 +128,7 @@ fn mask(mut text: String) -> String {
 #[derive(Debug)]
 pub struct KeyWriter {
     parts: Vec<u8>,
-    shown: String,
+    shown: Shown,
 }
 
 impl KeyWriter {
@@ -107,14 +141,14 @@ impl KeyWriter {
     /// A part of text, shown as it is. Most keys are nothing else, and this does without the formatter.
     fn text(&mut self, text: &str) {
         self.feed(PartTag::Text, text.as_bytes());
-        self.shown.push_str(text);
+        self.shown.push(text);
     }
 
     fn feed(&mut self, tag: PartTag, bytes: &[u8]) {
         self.parts.push(tag as u8);
         put(&mut self.parts, bytes);
-        if !self.shown.is_empty() {
-            self.shown.push('/');
+        if self.shown.len > 0 {
+            self.shown.push("/");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::put;
+use super::{input::Sink, put};
 
 /// Who calls, once verified.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -87,12 +87,12 @@ impl Scope {
         }
     }
 
-    pub(super) fn feed(&self, buf: &mut Vec<u8>) {
+    pub(super) fn feed(&self, to: &mut impl Sink) {
         match &self.0 {
-            None => buf.push(0),
+            None => to.take(&[0]),
             Some(p) => {
-                buf.push(p.kind as u8);
-                put(buf, &p.id);
+                to.take(&[p.kind as u8]);
+                put(to, &p.id);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::put;
+use super::{Input, put};
 use crate::ids::first_eight;
 
 /// The deployment's secret: the key of every digest. Without it nobody can tell from a record which key it belongs to.
@@ -44,12 +44,12 @@ impl Secret {
     /// A keyed digest of length-prefixed parts for one named purpose: credentials, request ids.
     #[must_use]
     pub fn digest(&self, purpose: Purpose, parts: &[&[u8]]) -> Digest {
-        let mut buf = Vec::with_capacity(8 + parts.iter().map(|p| 4 + p.len()).sum::<usize>());
-        buf.push(purpose as u8);
+        let mut input = Input::<256>::new();
+        input.push(&[purpose as u8]);
         for part in parts {
-            put(&mut buf, part);
+            put(&mut input, part);
         }
-        Digest(*blake3::keyed_hash(&self.0, &buf).as_bytes())
+        Digest(*blake3::keyed_hash(&self.0, input.bytes()).as_bytes())
     }
 }
 

@@ -48,6 +48,8 @@ where
     }
     rewrite(&shared, &mut request, names, has_host, upgrade.is_some());
     let mut want = if guarded { Want::Recent } else { Want::Any };
+    // As the connection takes it, once: each such change moves the whole head.
+    let mut request = request.map(Outgoing::new);
     async move {
         loop {
             let (mut link, age, now) = match shared.pool.take(want).await {
@@ -63,10 +65,11 @@ where
                 shared.config.counters.connected.add_one();
             }
             let before = link.written();
-            let outcome = {
+            let mut outcome = None;
+            {
                 let promise = pin!(link.send(request));
-                answer(&mut link, promise, now, shared.config.first_byte, whole).await
-            };
+                answer(&mut link, promise, &mut outcome, now, shared.config.first_byte, whole).await;
+            }
             let untouched = link.written() == before;
             match outcome {
                 Some(Ok(answer)) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
@@ -80,7 +83,7 @@ where
                     // Nothing was written: on a connection that had been at rest this is what its end looks like.
                     Some(again) if age == Age::Reused => {
                         shared.config.counters.sent_anew.add_one();
-                        request = again.map(Outgoing::into_inner);
+                        request = again;
                         want = Want::Fresh;
                     }
                     Some(_) => return unreachable(&shared, &about, e.error()),
@@ -131,23 +134,25 @@ where
     }
 }
 
-/// Drives the connection until the head of the answer is there; `None` where that takes too long.
+/// Drives the connection until the head of the answer is there; leaves `None` in `outcome` where that takes too long.
+/// Handed up through each of these functions it would be copied by each.
 async fn answer<B, T>(
     link: &mut Link<B>,
     mut promise: Pin<&mut impl Future<Output = T>>,
+    outcome: &mut Option<T>,
     now: Instant,
     first_byte: Duration,
     whole: Option<Instant>,
-) -> Option<T>
-where
+) where
     B: Payload,
 {
     // The first pass writes the head at once, so `now` stands for the first progress.
     let (mut progress, mut seen) = (now, None);
     poll_fn(|cx| {
         link.drive(cx, Look::After, |link, cx| {
-            if let Poll::Ready(outcome) = promise.as_mut().poll(cx) {
-                return Poll::Ready(Some(outcome));
+            if let Poll::Ready(ended) = promise.as_mut().poll(cx) {
+                *outcome = Some(ended);
+                return Poll::Ready(());
             }
             let written = link.written();
             if seen != Some(written) {
@@ -158,12 +163,12 @@ where
             }
             let first_byte = (link.sent() != Sent::Waiting).then(|| progress + first_byte);
             match [first_byte, whole].into_iter().flatten().min() {
-                Some(at) if link.passed(at) => Poll::Ready(None),
+                Some(at) if link.passed(at) => Poll::Ready(()),
                 _ => Poll::Pending,
             }
         })
     })
-    .await
+    .await;
 }
 
 /// A body that broke off is the client's doing; one that stalled says so in its error.

@@ -123,13 +123,13 @@ where
     /// Puts a request on the connection. It moves only while the link is driven.
     pub(crate) fn send(
         &mut self,
-        request: Request<B>,
+        mut request: Request<Outgoing<B>>,
     ) -> impl Future<
         Output = Result<http::Response<hyper::body::Incoming>, hyper::client::conn::TrySendError<Request<Outgoing<B>>>>,
     > + use<B> {
         self.line.set_sent(Sent::Flowing);
-        let line = self.line.clone();
-        let promise = self.send.try_send_request(request.map(|body| Outgoing { body, line }));
+        request.body_mut().line = Some(self.line.clone());
+        let promise = self.send.try_send_request(request);
         // A connection that was never driven has no waker yet.
         self.line.bell.ring();
         promise
@@ -213,13 +213,14 @@ pin_project! {
     pub(crate) struct Outgoing<B> {
         #[pin]
         body: B,
-        line: Arc<Line>,
+        // Of the connection it goes out on.
+        line: Option<Arc<Line>>,
     }
 }
 
 impl<B> Outgoing<B> {
-    pub(crate) fn into_inner(self) -> B {
-        self.body
+    pub(crate) const fn new(body: B) -> Self {
+        Self { body, line: None }
     }
 }
 
@@ -230,11 +231,13 @@ impl<B: Body<Data = Bytes>> Body for Outgoing<B> {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let this = self.project();
         let polled = this.body.poll_frame(cx);
-        this.line.set_sent(match &polled {
-            Poll::Pending => Sent::Waiting,
-            Poll::Ready(Some(Err(_))) => Sent::Failed,
-            Poll::Ready(_) => Sent::Flowing,
-        });
+        if let Some(line) = this.line {
+            line.set_sent(match &polled {
+                Poll::Pending => Sent::Waiting,
+                Poll::Ready(Some(Err(_))) => Sent::Failed,
+                Poll::Ready(_) => Sent::Flowing,
+            });
+        }
         polled
     }
 

@@ -97,20 +97,23 @@ const fn is_visible(b: u8) -> bool {
     matches!(b, 0x21..=0x7e)
 }
 
-/// What a bare key is made of. A table: this is asked for each byte of each key.
-const BARE: [bool; 256] = {
-    let (mut table, mut b) = ([false; 256], 0);
-    while b < 256 {
-        table[b] = is_visible(b as u8) && !matches!(b as u8, b';' | b',' | b'"');
-        b += 1;
-    }
-    table
-};
+/// What a bare key is made of.
+const fn is_bare(b: u8) -> bool {
+    is_visible(b) & (b != b';') & (b != b',') & (b != b'"')
+}
+
+/// Whether nothing but a bare key is there. Without a way out before the end: so the compiler asks many bytes at once.
+fn all_bare(value: &[u8]) -> bool {
+    value.iter().fold(true, |all, b| all & is_bare(*b))
+}
 
 type Split<'a> = (Cow<'a, str>, &'a [u8]);
 
 fn bare(value: &[u8]) -> Result<Split<'_>, KeyError> {
-    let end = value.iter().position(|b| !BARE[usize::from(*b)]).unwrap_or(value.len());
+    if all_bare(value) {
+        return Ok((text(value)?, &[]));
+    }
+    let end = value.iter().position(|b| !is_bare(*b)).unwrap_or(value.len());
     let (key, rest) = value.split_at(end);
     match rest.first() {
         None | Some(b';' | b',' | b' ' | b'\t' | b'"') => Ok((text(key)?, rest)),
@@ -191,8 +194,7 @@ fn item(value: &[u8]) -> Result<&[u8], KeyError> {
             }
         }
     }
-    let plain = |b: u8| is_visible(b) && !matches!(b, b';' | b',' | b'"');
-    match value.iter().position(|&b| !plain(b)).unwrap_or(value.len()) {
+    match value.iter().position(|&b| !is_bare(b)).unwrap_or(value.len()) {
         0 => Err(KeyError::BadParameters),
         end => Ok(&value[end..]),
     }

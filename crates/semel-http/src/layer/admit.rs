@@ -12,7 +12,7 @@ use semel_core::{
     policy::OnDuplicate,
 };
 
-use super::{RuleSet, Shared, early::Ahead};
+use super::{RuleSet, Shared, early::Ahead, seen::Seen};
 use crate::{
     names::{SEMEL_ATTEMPT, SEMEL_FENCE, SEMEL_IDENTITY, SEMEL_UNGUARDED, Status},
     principal::PrincipalError,
@@ -46,14 +46,13 @@ pub(super) struct Claimant {
     pub(super) caller: Caller,
     /// The key as people may see it.
     pub(super) shown: String,
+    /// The request offers to upgrade.
+    pub(super) upgrade: bool,
 }
 
 /// Removes what only the guard may say.
+#[cold]
 pub(super) fn strip(headers: &mut HeaderMap) {
-    // One pass over the names costs less than three looks for what is hardly ever there.
-    if !headers.keys().any(|name| name.as_str().starts_with("semel-")) {
-        return;
-    }
     headers.remove(&SEMEL_IDENTITY);
     headers.remove(&SEMEL_FENCE);
     headers.remove(&SEMEL_ATTEMPT);
@@ -61,7 +60,7 @@ pub(super) fn strip(headers: &mut HeaderMap) {
 }
 
 /// `least` is the least length of the body, as far as it is known.
-pub(super) fn admit(shared: &Arc<Shared>, request: &RequestView<'_>, least: u64) -> Admitted {
+pub(super) fn admit(shared: &Arc<Shared>, request: &RequestView<'_>, seen: Seen, least: u64) -> Admitted {
     // An upgrade is a safe method or CONNECT. A mere offer to upgrade, on a POST say, is no way around the guard.
     if request.method.is_safe() || *request.method == Method::CONNECT {
         return Admitted::Passes(None);
@@ -103,17 +102,23 @@ pub(super) fn admit(shared: &Arc<Shared>, request: &RequestView<'_>, least: u64)
         Key::new(&*text, Display::Masked)
     };
     let caller = Caller {
-        credentials: if scope.is_verified() { None } else { rule.credentials.digest(secret, request.headers) },
+        credentials: match scope.is_verified() || (rule.credentials.are_usual() && !seen.credentials) {
+            true => None,
+            false => rule.credentials.digest(secret, request.headers),
+        },
         request: request_id(shared, &rule, request.headers),
     };
     let ticket = Ticket {
         shared: Arc::clone(shared),
         identity: Identity::new(secret, Kind::Key, rule.namespace, &scope, &key),
-        asker: Asker::of(request.headers),
+        asker: if seen.asker { Asker::of(request.headers) } else { Asker::default() },
         ahead: Ahead::default(),
         rule,
     };
-    Admitted::Guarded(Arc::new(ticket), Claimant { scope: scope.tag(), caller, shown: key.into_shown() })
+    Admitted::Guarded(
+        Arc::new(ticket),
+        Claimant { scope: scope.tag(), caller, shown: key.into_shown(), upgrade: seen.upgrade },
+    )
 }
 
 /// Only a rule that rejects duplicates has to tell a network's retry from a second click.

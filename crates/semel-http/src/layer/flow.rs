@@ -74,12 +74,11 @@ where
             Question { method: &head.method, target: &target, headers: &head.headers, body: &work.body.data };
         rule.fingerprint.of(engine.secret(), &question)
     };
-    // The offer is not taken up: the answer to a guarded request is recorded. A pass over the names costs less than the
-    // look that a removal takes for what is hardly ever there.
-    if work.head.headers.keys().any(|name| *name == header::UPGRADE) {
+    let Claimant { scope, caller, shown, upgrade } = claimant;
+    // The offer is not taken up: the answer to a guarded request is recorded.
+    if upgrade {
         work.head.headers.remove(header::UPGRADE);
     }
-    let Claimant { scope, caller, shown } = claimant;
     let call =
         Call::new(ticket.identity, fingerprint, Arc::clone(&rule.policy)).by(caller).in_scope(scope).shown(shown);
     engine.run(call, move |run| work.run::<B, R>(run))

@@ -17,6 +17,7 @@ mod flow;
 mod future;
 mod gather;
 mod record;
+mod seen;
 mod service;
 mod sign;
 mod then;

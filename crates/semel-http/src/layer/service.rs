@@ -17,6 +17,7 @@ use super::{
     admit::{Admitted, admit, strip},
     early::Listener,
     flow,
+    seen::Seen,
     work::Work,
 };
 use crate::view::RequestView;
@@ -56,8 +57,11 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         // Only this guard says who was granted what; what a client sends under these names reaches nobody.
-        strip(request.headers_mut());
-        match admit(&self.shared, &RequestView::of(&request), request.body().size_hint().lower()) {
+        let seen = Seen::of(request.headers());
+        if seen.ours {
+            strip(request.headers_mut());
+        }
+        match admit(&self.shared, &RequestView::of(&request), seen, request.body().size_hint().lower()) {
             Admitted::Passes(status) => {
                 ResponseFuture::passed(self.inner.call(request.map(RequestBody::passed)), status)
             }

@@ -11,11 +11,15 @@ pub static DEFAULT_CREDENTIALS: [HeaderName; 2] = [header::AUTHORIZATION, header
 /// They are not part of the identity: a rotated token must never cause a second run. A duplicate with others is not run
 /// and gets no stored byte.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Credentials(Vec<HeaderName>);
+pub struct Credentials {
+    names: Vec<HeaderName>,
+    /// They are [`DEFAULT_CREDENTIALS`].
+    usual: bool,
+}
 
 impl Default for Credentials {
     fn default() -> Self {
-        Self(DEFAULT_CREDENTIALS.to_vec())
+        Self::headers(DEFAULT_CREDENTIALS.iter().cloned())
     }
 }
 
@@ -23,7 +27,13 @@ impl Credentials {
     /// These header fields. None at all means that every caller of a shared scope is the same one.
     #[must_use]
     pub fn headers(names: impl IntoIterator<Item = HeaderName>) -> Self {
-        Self(names.into_iter().collect())
+        let names: Vec<_> = names.into_iter().collect();
+        Self { usual: names == DEFAULT_CREDENTIALS, names }
+    }
+
+    /// Whether they are [`DEFAULT_CREDENTIALS`]: whoever passes over a request's names anyway can tell whether it has one.
+    pub(crate) const fn are_usual(&self) -> bool {
+        self.usual
     }
 
     /// A keyed digest of those that the request has, every line of them; `None` where it has none.
@@ -31,20 +41,14 @@ impl Credentials {
     /// Cost: one BLAKE3 keyed hash over the values.
     #[must_use]
     pub fn digest(&self, secret: &Secret, headers: &HeaderMap) -> Option<[u8; 16]> {
-        // Most requests of a shared scope have none. Of the usual ones, a pass over the names tells that with less work than
-        // a look for each.
-        let any = match self.0 == DEFAULT_CREDENTIALS {
-            true => headers.keys().any(|name| matches!(*name, header::AUTHORIZATION | header::COOKIE)),
-            false => self.0.iter().any(|name| headers.contains_key(name)),
-        };
-        if !any {
-            return None;
-        }
         let mut parts: Vec<&[u8]> = Vec::new();
-        for name in &self.0 {
+        for name in &self.names {
             for line in headers.get_all(name) {
                 parts.extend([name.as_str().as_bytes(), line.as_bytes()]);
             }
+        }
+        if parts.is_empty() {
+            return None;
         }
         Some(secret.digest(Purpose::Credentials, &parts).short())
     }

@@ -45,7 +45,7 @@ pub(crate) fn encode_head(
 
 fn lines(out: &mut Vec<u8>, headers: &HeaderMap, rule: &ReplayHeaders) {
     let at = out.len();
-    out.put_u16(0);
+    out.extend_from_slice(&[0; 2]);
     let mut count: u16 = 0;
     rule.lines(headers, |name, value| {
         let name = name.as_str().as_bytes();
@@ -53,9 +53,10 @@ fn lines(out: &mut Vec<u8>, headers: &HeaderMap, rule: &ReplayHeaders) {
         let (Ok(name_len), Ok(value_len)) = (u16::try_from(name.len()), u32::try_from(value.len())) else { return };
         let Some(next) = count.checked_add(1) else { return };
         count = next;
-        out.put_u16(name_len);
+        out.reserve(6 + name.len() + value.len());
+        out.extend_from_slice(&name_len.to_be_bytes());
         out.extend_from_slice(name);
-        out.put_u32(value_len);
+        out.extend_from_slice(&value_len.to_be_bytes());
         out.extend_from_slice(value);
     });
     out[at..at + 2].copy_from_slice(&count.to_be_bytes());
