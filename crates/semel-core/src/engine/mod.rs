@@ -9,6 +9,7 @@
 //! - `joining`, `tier`: copies of one process join what it has under way or remembers, before any claim is sent.
 //! - `open`: runs without a grant while the store does not answer, for rules that say so.
 //! - `breaker`, `store_health`: a store that does not answer is not asked by everybody; one that lost its records is told.
+//! - `hourglass`: one timer for all who wait for the store.
 //! - `bounds`: how much may run and wait; what a drain waits for.
 
 mod bounds;
@@ -16,6 +17,7 @@ mod breaker;
 mod call;
 mod claiming;
 mod grant;
+mod hourglass;
 mod joining;
 mod keeper;
 mod lease;
@@ -33,10 +35,16 @@ pub use grant::Grant;
 pub use open::OpenReason;
 pub use tier::{Local, TierConfig};
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use self::{
-    bounds::Bounds, breaker::Breaker, claiming::StoreClock, keeper::Keeper, store_health::StoreHealth, tier::Tier,
+    bounds::Bounds,
+    breaker::Breaker,
+    claiming::StoreClock,
+    hourglass::{Bound, Hourglass},
+    keeper::Keeper,
+    store_health::StoreHealth,
+    tier::Tier,
     waiting::Flights,
 };
 use crate::{
@@ -45,7 +53,7 @@ use crate::{
     ids::Owner,
     observe::{Event, Observer, StoreCall, What},
     record::Record,
-    store::{Capacity, Changes, Did, MemoryStore, Pending, Reply, Store, StoreError, StoreFacts},
+    store::{Capacity, Changes, MemoryStore, Pending, Reply, Store, StoreError, StoreFacts},
 };
 
 /// The engine. Cheap to clone and not generic: neither a layer nor a macro carries the store's type.
@@ -84,6 +92,7 @@ pub(crate) struct Inner {
     breaker: Breaker,
     tier: Arc<Tier>,
     keeper: Arc<Keeper>,
+    hourglass: Arc<Hourglass>,
     flights: Arc<Flights>,
     bounds: Bounds,
 }
@@ -369,6 +378,7 @@ impl EngineBuilder {
             store_health: Arc::default(),
             store: self.store,
             keeper: Arc::new(Keeper::default()),
+            hourglass: Hourglass::new(self.env.clone(), self.times.store_timeout),
             flights: Arc::new(Flights::default()),
             bounds: Bounds::default(),
             store_clock: StoreClock::default(),
@@ -427,21 +437,9 @@ impl Inner {
         }
     }
 
-    /// An answer that takes its time, of which it gets no more than `time`. Boxed, so that whoever has its answer at once
-    /// makes no room for this.
-    fn awaited<'a, T>(
-        &'a self,
-        time: Duration,
-        pending: Pending<'a, Result<T, StoreError>>,
-    ) -> Pin<Box<impl Future<Output = Result<T, StoreError>> + use<'a, T>>> {
-        Box::pin(async move {
-            let until = self.now() + time;
-            tokio::select! {
-                biased;
-                result = pending => result,
-                () = self.env.clock.sleep_until(until) => Err(StoreError::unavailable(Did::Unknown)),
-            }
-        })
+    /// An answer that takes its time, of which it gets no more than `time`.
+    fn awaited<'a, T>(&self, time: Duration, pending: Pending<'a, Result<T, StoreError>>) -> Bound<'a, T> {
+        self.hourglass.bound(pending, self.now() + time)
     }
 
     /// Tells of a call that failed.
@@ -474,6 +472,7 @@ fn jittered(d: Duration, byte: u8) -> Duration {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.keeper.close();
+        self.hourglass.close();
         // Nothing else would tell that a drain was left out.
         let claims = self.bounds.cut();
         if claims > 0 {

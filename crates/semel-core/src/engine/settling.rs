@@ -15,13 +15,14 @@ use super::{
     bounds::Hold,
     breaker::{Needed, Pass},
     claiming::Reclaimed,
+    hourglass::Timeout,
     keeper::is_own_later,
     lease::Lease,
     leaving::GoesOn,
     waiting::News,
 };
 use crate::{
-    env::{BoxFuture, Tick},
+    env::Tick,
     identity::Identity,
     ids::StoreTime,
     judge::Recorded,
@@ -115,7 +116,7 @@ struct InTime<T: Send + 'static> {
     recording: GoesOn<Arc<Inner>, T>,
     wait: Duration,
     /// Set where the end is not at hand.
-    over: Option<BoxFuture>,
+    over: Option<Timeout>,
 }
 
 impl<T: Send + 'static> Future for InTime<T> {
@@ -127,8 +128,8 @@ impl<T: Send + 'static> Future for InTime<T> {
             return Poll::Ready(Some(done));
         }
         let (inner, wait) = (this.recording.inner(), this.wait);
-        let over = this.over.get_or_insert_with(|| inner.env.clock.sleep_until(inner.now() + wait));
-        over.as_mut().poll(cx).map(|()| None)
+        let over = this.over.get_or_insert_with(|| inner.hourglass.until(inner.now() + wait));
+        Pin::new(over).poll(cx).map(|()| None)
     }
 }
 

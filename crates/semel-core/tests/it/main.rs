@@ -17,4 +17,5 @@ mod shared;
 mod stage;
 mod store_loss;
 mod tier;
+mod timeouts;
 mod waiting;
