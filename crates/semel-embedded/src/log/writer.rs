@@ -86,8 +86,9 @@ impl Writer<'_> {
             let before = self.shared.space.ticks();
             self.disk.sync()?;
             self.mark.synced = self.mark.batch;
-            // Everybody who is under way: who is answered now, and who came meanwhile.
-            let wanted = (synced + self.shared.queue.len()) * 7 / 8;
+            // Half of those who are under way: who is answered now, and who came meanwhile. The other half goes on while
+            // this one waits for the disk. Were nearly all waited for, they would have nothing to do meanwhile.
+            let wanted = (synced + self.shared.queue.len()) / 2;
             self.company = Company { wanted, within: patience(self.shared.space.ticks().since(before)) };
         }
         persisted();
