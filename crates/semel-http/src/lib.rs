@@ -31,7 +31,7 @@
 //! # What passes and what is guarded
 //!
 //! Safe methods and CONNECT stream through untouched. Other requests are guarded if they carry a key; without one,
-//! [`MissingKey`] decides. The request's body is read whole, up to a cap, before anything is claimed: a client that
+//! [`MissingKey`] decides. The request's body is read whole, up to a cap and within a time ([`Bodies`]), before anything is claimed: a client that
 //! leaves earlier has claimed nothing, one that leaves later does not stop the work. Answers are recorded up to a cap;
 //! larger ones are passed on while they come and recorded without their body, and so are `text/event-stream` answers.
 //!
@@ -65,7 +65,7 @@ mod rule;
 mod time;
 mod view;
 
-pub use layer::{BoxError, Guard, GuardLayer, RequestBody, ResponseBody, ResponseFuture};
+pub use layer::{Bodies, BoxError, Guard, GuardLayer, HeldBodies, Overdue, RequestBody, ResponseBody, ResponseFuture};
 pub use mark::Mark;
 pub use replay::{ReplayHeaders, recorded_status};
 pub use rule::{Caps, Methods, MissingKey, Rule, RuleBuilder, RuleError, Rules};

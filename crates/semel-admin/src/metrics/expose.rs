@@ -154,6 +154,14 @@ impl Scrape {
             gauge(e, "inflight", "Guarded work that runs now", load.running)?;
             gauge(e, "waiters", "Requests that wait for running work", load.waiting)?;
         }
+        if let Some(load) = inner.bodies.get() {
+            let load = load();
+            gauge(e, "request_bodies_bytes", "Bytes of guarded requests' bodies in memory", load.requests)?;
+            gauge(e, "answer_bodies_bytes", "Bytes of recorded answers' bodies on their way to clients", load.answers)?;
+            count(e, "request_bodies_refused", "Requests refused for want of room for their bodies", load.refused)?;
+            let help = "Answers recorded without their body for want of room";
+            count(e, "answer_bodies_not_kept", help, load.not_kept)?;
+        }
         if let Some(counts) = self.levels.counts {
             gauge(e, "unknown", "Records whose outcome nobody can tell, counted once a minute", counts.unknown)?;
             gauge(e, "parked", "Records that failed too often, counted once a minute", counts.parked)?;

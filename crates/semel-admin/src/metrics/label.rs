@@ -77,6 +77,10 @@ labels! {
         RequestTooLarge = "request-too-large",
         /// Refused: its body broke off or is malformed.
         RequestIncomplete = "request-incomplete",
+        /// Refused: its body took too long.
+        RequestTimeout = "request-timeout",
+        /// Refused: no room for its body.
+        TooManyBodies = "too-many-bodies",
         /// Refused for a reason this list does not know.
         Other = "other",
     }

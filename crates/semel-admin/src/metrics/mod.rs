@@ -19,6 +19,7 @@ pub use label::{Op, Outcome, Why};
 pub use rule::{Counter, RuleMetrics};
 
 type AskLoad = Box<dyn Fn() -> Load + Send + Sync>;
+type AskBodies = Box<dyn Fn() -> BodyLoad + Send + Sync>;
 type AskStore = Box<dyn Fn() -> StoreState + Send + Sync>;
 
 /// All metrics of a process. Cheap to clone; an [`Observer`](semel_core::observe::Observer) of the engine.
@@ -46,6 +47,20 @@ struct Inner {
     unknown_expired: Counter,
     load: OnceLock<AskLoad>,
     store_state: OnceLock<AskStore>,
+    bodies: OnceLock<AskBodies>,
+}
+
+/// What the bodies of guarded requests take just now, and how often there was no room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BodyLoad {
+    /// Bytes of requests' bodies.
+    pub requests: u64,
+    /// Bytes of answers' bodies.
+    pub answers: u64,
+    /// Requests refused for want of room, since the start.
+    pub refused: u64,
+    /// Answers recorded without their body for want of room, since the start.
+    pub not_kept: u64,
 }
 
 impl fmt::Debug for Metrics {
@@ -83,6 +98,7 @@ impl Metrics {
             unknown_expired: Counter::default(),
             load: OnceLock::new(),
             store_state: OnceLock::new(),
+            bodies: OnceLock::new(),
         }))
     }
 
@@ -132,5 +148,10 @@ impl Metrics {
     /// one they are absent.
     pub fn watch_store(&self, state: impl Fn() -> StoreState + Send + Sync + 'static) {
         let _ = self.0.store_state.set(Box::new(state));
+    }
+
+    /// Where the levels of bodies in memory come from. The first caller wins; without one they are absent.
+    pub fn watch_bodies(&self, load: impl Fn() -> BodyLoad + Send + Sync + 'static) {
+        let _ = self.0.bodies.set(Box::new(load));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use semel_admin::metrics::{Op, Outcome, Why};
+use semel_admin::metrics::{BodyLoad, Op, Outcome, Why};
 use semel_core::engine::{Load, StoreState};
 
 use crate::{get, parts};
@@ -22,6 +22,7 @@ async fn the_metrics_in_the_book_are_those_that_are_exposed() {
     readiness.serving();
     metrics.watch(|| Load { running: 0, waiting: 0 });
     metrics.watch_store(StoreState::default);
+    metrics.watch_bodies(BodyLoad::default);
     let (_, _, text) = get(&metrics, &readiness, "/metrics").await;
     let exposed: BTreeSet<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();

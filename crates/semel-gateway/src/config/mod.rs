@@ -65,7 +65,7 @@ pub use problem::{Problem, Refused, Severity, Source};
 pub use route::{HostPattern, Methods, PathPattern, Route, is_unsafe};
 pub use rule::{Found, Mode, Rule, Rules};
 pub use server::{
-    Drain, Forwarded, Limits, Listen, Log, LogFormat, LogLevel, MaxRunning, Runtime, RuntimeKind, Waiters,
+    Drain, Forwarded, Limits, Listen, Log, LogFormat, LogLevel, MaxRunning, Memory, Runtime, RuntimeKind, Waiters,
 };
 pub use setting::{Origin, Position, Setting};
 pub use store::{Durability, Prefix, Service, Store};
@@ -215,6 +215,9 @@ fn read(table: DeTable<'_>, flags: &Flags, report: &mut Report) -> Option<Config
 
     let shared = Shared { defaults: &defaults, limits: &limits, upstreams: &upstreams, upstreams_hold };
     let rules = read_rules(tables, &shared, report);
+    // One message is enough where the limit is too small for every rule.
+    let guarded = rules.iter().filter(|rule| rule.mode.value == Mode::Key);
+    let _ = guarded.map(|rule| limits.hold(rule, report)).find(|holds| !holds);
     if principal.is_none() && rules.from_file() && rules.iter().any(|r| r.mode.value == Mode::Key) {
         report.push(Principal::missing(rules.get(0).map_or(Origin::Default, |r| r.origin)));
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::flags::Flags;
 use super::problem::Problem;
 use super::read::{Fault, Report, Section, socket_addr};
+use super::rule::Rule;
 use super::setting::{Origin, Setting};
 use super::units::Bytes;
 use super::words::words;
@@ -79,16 +80,29 @@ pub struct Limits {
     pub keep_alive: Setting<Duration>,
     /// Longest silence inside a request's body. 30 s.
     pub body_idle: Setting<Duration>,
+    /// Longest time for the whole body of a guarded request, from its first bytes; then 408. 60 s.
+    pub body_timeout: Setting<Duration>,
     /// Longest time in which a client takes nothing of its answer; then the connection is cut. 30 s.
     pub write_idle: Setting<Duration>,
     /// Body of a guarded request, where the rule does not say otherwise; larger ones get 413. 8 MiB.
     pub request_body: Setting<Bytes>,
     /// Recorded body of an answer, where the rule does not say otherwise; larger ones are passed on and recorded without body. 8 MiB.
     pub response_body: Setting<Bytes>,
+    /// Bodies of guarded requests and their answers, all together.
+    pub memory: Memory,
     /// Requests that wait for a running one.
     pub waiters: Waiters,
     /// Guarded requests that run, their clients there or not.
     pub max_running: MaxRunning,
+}
+
+/// `limits.memory`: what bodies of more than 16 KiB take over all requests.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    /// Of requests, until they are sent on; for more there is 503 too-many-bodies. 256 MiB.
+    pub requests: Setting<Bytes>,
+    /// Of answers, until they are taken; more are passed on and recorded without body. 256 MiB.
+    pub responses: Setting<Bytes>,
 }
 
 /// `limits.waiters`: more are answered 429 too-many-waiters.
@@ -115,6 +129,7 @@ pub struct MaxRunning {
 
 impl Limits {
     pub(super) fn read(mut section: Section<'_>, report: &mut Report) -> Self {
+        let mut memory = section.section("memory", report);
         let mut waiters = section.section("waiters", report);
         let mut running = section.section("max_running", report);
         let limits = Self {
@@ -123,9 +138,14 @@ impl Limits {
             header_timeout: section.read_or("header_timeout", Duration::from_secs(10), report),
             keep_alive: section.read_or("keep_alive", Duration::from_secs(75), report),
             body_idle: section.read_or("body_idle", Duration::from_secs(30), report),
+            body_timeout: section.read_or("body_timeout", Duration::from_secs(60), report),
             write_idle: section.read_or("write_idle", Duration::from_secs(30), report),
             request_body: section.read_or("request_body", Bytes(8 << 20), report),
             response_body: section.read_or("response_body", Bytes(8 << 20), report),
+            memory: Memory {
+                requests: memory.read_or("requests", Bytes(256 << 20), report),
+                responses: memory.read_or("responses", Bytes(256 << 20), report),
+            },
             waiters: Waiters {
                 key: waiters.read_or("key", 1_000, report),
                 scope: waiters.read_or("scope", 1_000, report),
@@ -147,10 +167,43 @@ impl Limits {
                 .fix("8 KiB or more"),
             );
         }
+        memory.finish(report);
         waiters.finish(report);
         running.finish(report);
         section.finish(report);
         limits
+    }
+
+    /// A body that a rule allows has to have room when nothing else is held; false where it has not.
+    pub(super) fn hold(&self, rule: &Rule, report: &mut Report) -> bool {
+        let (memory, policy, before) = (&self.memory, &rule.policy, report.problems.len());
+        let pairs = [
+            (
+                "requests",
+                &memory.requests,
+                "request_body",
+                &policy.request_body,
+                "such requests would get 503 for ever",
+            ),
+            ("responses", &memory.responses, "response_body", &policy.response_body, "such answers could not be kept"),
+        ];
+        for (all, memory, one, body, why) in pairs {
+            if body.value <= memory.value {
+                continue;
+            }
+            // Points at what a person wrote last.
+            let origin = [body.origin, memory.origin].into_iter().max_by_key(|o| o.position()).unwrap_or(rule.origin);
+            let what = format!(
+                "rule `{}`: `{one}` ({}) is more than `limits.memory.{all}` ({})",
+                rule.name, body.value, memory.value
+            );
+            report.push(
+                Problem::error(origin, what)
+                    .why(format!("that is what all bodies have together: {why}"))
+                    .fix("several times as much memory, or smaller bodies"),
+            );
+        }
+        report.problems.len() == before
     }
 }
 

@@ -36,6 +36,8 @@ struct Passing<B: Payload> {
     whole: Option<Instant>,
     /// Since when the reader has been waiting for the next frame.
     waiting: Option<Instant>,
+    /// Since when the reader has had a frame and not asked for more: its time, not the upstream's.
+    handed: Option<Instant>,
 }
 
 /// Why an answer is incomplete.
@@ -91,7 +93,7 @@ where
             return Self { kind: Kind::Empty };
         }
         let pool = pool.clone();
-        Self { kind: Kind::Passing(Passing { incoming, link, pool, idle, whole, waiting: None }) }
+        Self { kind: Kind::Passing(Passing { incoming, link, pool, idle, whole, waiting: None, handed: None }) }
     }
 
     fn finish(&mut self) {
@@ -106,8 +108,11 @@ where
     B: Payload,
 {
     fn poll(&mut self, cx: &Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let Self { incoming, link, idle, whole, waiting, .. } = self;
-        link.drive(cx, Look::First, |link, cx| {
+        let Self { incoming, link, idle, whole, waiting, handed, .. } = self;
+        if let (Some(since), Some(whole)) = (handed.take(), whole.as_mut()) {
+            *whole += since.elapsed();
+        }
+        let polled = link.drive(cx, Look::First, |link, cx| {
             if let Poll::Ready(frame) = Pin::new(&mut *incoming).poll_frame(cx) {
                 *waiting = None;
                 return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Broken)));
@@ -121,7 +126,11 @@ where
                 _ => (silent, BodyError::Idle(*idle)),
             };
             if link.passed(at) { Poll::Ready(Some(Err(error))) } else { Poll::Pending }
-        })
+        });
+        if polled.is_ready() && whole.is_some() && !incoming.is_end_stream() {
+            *handed = Some(Instant::now());
+        }
+        polled
     }
 }
 

@@ -58,8 +58,9 @@ pub struct ForwardConfig {
     /// Longest silence between the last byte of a request that could be written and the head of its answer. Time in
     /// which the client owes the rest of its body does not count. Default 15 s.
     pub first_byte: Duration,
-    /// Longest time from sending a *guarded* request to the end of its answer. Default 60 s. Other requests have no
-    /// such end: a long download or event stream goes on while it moves.
+    /// Longest time from sending a *guarded* request to the end of its answer, less the time in which whoever reads it
+    /// did not ask for more. Default 60 s. Other requests have no such end: a long download or event stream goes on
+    /// while it moves.
     pub whole: Duration,
     /// Longest silence within the body of an answer. Default 60 s.
     pub idle: Duration,

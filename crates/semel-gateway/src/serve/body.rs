@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
+use semel_http::Overdue;
 
 use super::line::{InService, Line};
 
@@ -50,7 +51,8 @@ impl fmt::Display for RequestBodyError {
 impl std::error::Error for RequestBodyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Stalled(_) | Self::Ended => None,
+            Self::Stalled(_) => Some(&Overdue),
+            Self::Ended => None,
             Self::Broken(e) => Some(e),
         }
     }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use semel_admin::metrics::BodyLoad;
 use semel_admin::{Listener, Metrics, Readiness};
 use semel_core::engine::Engine;
 use semel_core::env::{Env, Tick};
@@ -77,6 +78,17 @@ pub async fn start(config: &Config, version: &str) -> Result<Gateway, StartError
     let engine = engine::engine(config, &opened, env.clone(), &metrics);
     let of = engine.clone();
     readiness.watch_store(move || of.store_state());
+    let bodies = transport::bodies(config);
+    let of = bodies.clone();
+    metrics.watch_bodies(move || {
+        let held = of.held();
+        BodyLoad {
+            requests: held.requests as u64,
+            answers: held.answers as u64,
+            refused: held.requests_refused,
+            not_kept: held.answers_not_kept,
+        }
+    });
     let (http, admin_at, admin_stop) = (server.address(), admin.address(), CancellationToken::new());
     let stopped = admin_stop.clone().cancelled_owned();
     let router = semel_admin::router(metrics.clone(), readiness.clone());
@@ -91,7 +103,7 @@ pub async fn start(config: &Config, version: &str) -> Result<Gateway, StartError
     let plan = Plan {
         env: env.clone(),
         metrics,
-        guard: GuardLayer::proxied(engine.clone(), table),
+        guard: GuardLayer::proxied(engine.clone(), table).bodies(bodies),
         routes: Arc::new(config.rules.clone()),
         upstreams,
         forwarded: transport::forwarded(config),

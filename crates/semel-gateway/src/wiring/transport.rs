@@ -2,6 +2,8 @@
 
 use std::num::NonZeroUsize;
 
+use semel_http::Bodies;
+
 use crate::config::{Config, Forwarded as InFile, RuntimeKind, Upstream};
 use crate::forward::ForwardConfig;
 use crate::pool::{Address, AddressError, PoolConfig};
@@ -25,6 +27,16 @@ pub(super) fn serve(config: &Config) -> ServeConfig {
     serve.write_idle = *limits.write_idle;
     serve.drain = *config.drain.deadline;
     serve
+}
+
+/// What bodies may take. A client that takes nothing of its answer is cut by the connection and by the recorder alike.
+pub(super) fn bodies(config: &Config) -> Bodies {
+    let limits = &config.limits;
+    Bodies::default()
+        .requests(bytes(limits.memory.requests.value.0))
+        .answers(bytes(limits.memory.responses.value.0))
+        .arrive_within(*limits.body_timeout)
+        .taken_within(*limits.write_idle)
 }
 
 /// How requests go to an upstream.

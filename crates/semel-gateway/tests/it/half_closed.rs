@@ -1,37 +1,17 @@
 //! Clients that end their side after the request: HTTP/1.1 lets them, and wait for the answer.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::{
     io::AsyncWriteExt,
-    sync::{Semaphore, mpsc},
+    sync::mpsc,
     time::{sleep, timeout},
 };
 
 use crate::{
-    entire::{connect, entire, keyed, keyed_head},
+    entire::{connect, entire, gated, keyed, keyed_head},
     peers::{GET, PATIENCE, SOON, Upstream, Wire, field, status},
 };
-
-/// Answers one request of each connection with `length` bytes once the gate opens, and tells when one has come.
-async fn gated(length: usize) -> (Upstream, Arc<Semaphore>, mpsc::Receiver<()>) {
-    let (gate, (came, coming)) = (Arc::new(Semaphore::new(0)), mpsc::channel(16));
-    let opened = Arc::clone(&gate);
-    let upstream = Upstream::start(move |_, mut wire| {
-        let (gate, came) = (Arc::clone(&opened), came.clone());
-        async move {
-            while let Some(head) = wire.head().await {
-                let sent = field(&head, "content-length").map_or(0, |n| n.parse().unwrap());
-                wire.body(sent).await;
-                came.send(()).await.unwrap();
-                gate.acquire().await.unwrap().forget();
-                wire.answer("201 Created", &"x".repeat(length)).await;
-            }
-        }
-    })
-    .await;
-    (upstream, gate, coming)
-}
 
 async fn end_side(wire: &mut Wire) {
     wire.stream.shutdown().await.unwrap();

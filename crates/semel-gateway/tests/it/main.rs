@@ -14,5 +14,6 @@ mod manners;
 mod marks;
 mod peers;
 mod reuse;
+mod slow_bodies;
 mod smuggling;
 mod upgrade;

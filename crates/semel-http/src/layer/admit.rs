@@ -1,6 +1,6 @@
 //! From a request's head to a pass, a refusal, or a ticket for the guarded way.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response};
@@ -94,6 +94,9 @@ pub(super) fn admit(shared: &Arc<Shared>, request: &RequestView<'_>, seen: Seen,
     if least > rule.caps.request as u64 {
         return refused(shared, &rule, request, &Problem::new(ProblemKind::RequestTooLarge));
     }
+    if shared.bodies.requests.is_too_full_for(least) {
+        return refused(shared, &rule, request, &of_body(ProblemKind::TooManyBodies));
+    }
     let key = if rule.per_route {
         let target = rule.target.target(request);
         let path = target.split('?').next().unwrap_or_default();
@@ -119,6 +122,12 @@ pub(super) fn admit(shared: &Arc<Shared>, request: &RequestView<'_>, seen: Seen,
         Arc::new(ticket),
         Claimant { scope: scope.tag(), caller, shown: key.into_shown(), upgrade: seen.upgrade },
     )
+}
+
+/// Why a body was not taken. Others may be through in a moment.
+pub(super) fn of_body(kind: ProblemKind) -> Problem {
+    let problem = Problem::new(kind);
+    if kind == ProblemKind::TooManyBodies { problem.retry_after(Duration::from_secs(1)) } else { problem }
 }
 
 /// Only a rule that rejects duplicates has to tell a network's retry from a second click.

@@ -10,10 +10,10 @@ use tower_service::Service;
 
 use super::{
     BoxError, RequestBody,
-    admit::{Claimant, Ticket, turned_away},
+    admit::{Claimant, Ticket, of_body, turned_away},
     answer::Answering,
+    arrival::Arrival,
     future::Flowed,
-    gather::{Gather, Gathered, Whole},
     work::{Done, Work},
 };
 use crate::{
@@ -35,11 +35,11 @@ where
     R::Error: Into<BoxError>,
 {
     let answering = Answering(Arc::clone(&work.ticket));
-    match read(body, work.ticket.rule.caps.request).await {
+    match Arrival::of(body, &answering.0).await {
         Ok(whole) => work.body = whole,
         Err(kind) => {
             turned_away(&work.ticket.shared.engine, &work.ticket.rule, kind);
-            return Flowed::Answer(Ok(answering.problem(&Problem::new(kind))));
+            return Flowed::Answer(Ok(answering.problem(&of_body(kind))));
         }
     }
     match engage::<S, B, R>(&answering.0, claimant, work).await {
@@ -82,31 +82,4 @@ where
     let call =
         Call::new(ticket.identity, fingerprint, Arc::clone(&rule.policy)).by(caller).in_scope(scope).shown(shown);
     engine.run(call, move |run| work.run::<B, R>(run))
-}
-
-async fn read<B>(body: B, cap: usize) -> Result<Whole, ProblemKind>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    match Gather::new(body, cap).await {
-        Gathered::Whole(whole) => Ok(whole),
-        Gathered::Longer(_) => Err(ProblemKind::RequestTooLarge),
-        Gathered::Broken(error) => {
-            tracing::debug!(%error, "a request's body could not be read");
-            Err(if is_length_limit(&*error) { ProblemKind::RequestTooLarge } else { ProblemKind::RequestIncomplete })
-        }
-    }
-}
-
-/// A layer in front has a smaller cap.
-fn is_length_limit(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if error.is::<http_body_util::LengthLimitError>() {
-            return true;
-        }
-        next = error.source();
-    }
-    false
 }

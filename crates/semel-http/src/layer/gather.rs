@@ -4,6 +4,7 @@ use std::{
     future::{Future, poll_fn},
     mem::take,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -12,11 +13,18 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use super::BoxError;
+use super::{
+    BoxError,
+    bodies::{Budget, FREE, Held},
+};
 
 /// The most that goes out at once. A server copies what it is given into a buffer of the connection: whole, a recorded
 /// body was in memory once more for each client that asked for it and did not read.
 const PIECE: usize = 64 << 10;
+
+/// Where room is short, it is made in such steps: whole, an announced or doubled length would be refused that fits. Not
+/// piece by piece: all is copied with each step.
+const STEP: usize = 256 << 10;
 
 /// A body in memory.
 #[derive(Debug, Default)]
@@ -56,6 +64,8 @@ pub(super) enum Gathered {
     Whole(Whole),
     /// It has more than the cap allows; this is what came so far.
     Longer(Bytes),
+    /// All bodies together have more than they may; this is what came so far.
+    NoRoom(Bytes),
     /// In the middle.
     Broken(BoxError),
 }
@@ -66,19 +76,21 @@ pin_project! {
     ///
     /// No async function: that would hold the body twice, and is a part of every guarded request.
     #[project = GatherProj]
-    pub(super) struct Gather<B> {
+    pub(super) struct Gather<'a, B> {
         #[pin]
         body: B,
         cap: usize,
+        budget: &'a Arc<Budget>,
+        held: Option<Box<Held>>,
         first: Bytes,
         all: Vec<u8>,
         trailers: Option<Box<HeaderMap>>,
     }
 }
 
-impl<B: Body> Gather<B> {
-    pub(super) const fn new(body: B, cap: usize) -> Self {
-        Self { body, cap, first: Bytes::new(), all: Vec::new(), trailers: None }
+impl<'a, B: Body> Gather<'a, B> {
+    pub(super) const fn new(body: B, cap: usize, budget: &'a Arc<Budget>) -> Self {
+        Self { body, cap, budget, held: None, first: Bytes::new(), all: Vec::new(), trailers: None }
     }
 
     /// The size of what is still to come.
@@ -90,9 +102,14 @@ impl<B: Body> Gather<B> {
     pub(super) fn rest(self: Pin<&mut Self>) -> Pin<&mut B> {
         self.project().body
     }
+
+    /// What has been taken of the budget; nothing for a small body.
+    pub(super) fn held(self: Pin<&mut Self>) -> Option<Box<Held>> {
+        self.project().held.take()
+    }
 }
 
-impl<B> Future for Gather<B>
+impl<B> Future for Gather<'_, B>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
@@ -100,25 +117,40 @@ where
     type Output = Gathered;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Gathered> {
-        let GatherProj { mut body, cap, first, all, trailers } = self.project();
+        let GatherProj { mut body, cap, budget, held, first, all, trailers } = self.project();
         while let Some(frame) = ready!(body.as_mut().poll_frame(cx)) {
             let frame = match frame {
                 Ok(frame) => frame,
                 Err(error) => return Poll::Ready(Gathered::Broken(error.into())),
             };
             match frame.into_data() {
-                Ok(piece) if first.is_empty() => *first = piece,
+                Ok(piece) if first.is_empty() => {
+                    *first = piece;
+                    if first.len() > FREE && !Held::cover(held, budget, first.len()) {
+                        budget.refuse();
+                        return Poll::Ready(Gathered::NoRoom(take(first)));
+                    }
+                }
                 Ok(piece) => {
                     let begins = all.is_empty();
-                    let held = if begins { first.len() } else { all.len() };
-                    if begins || all.capacity() - held < piece.len() {
-                        let wanted = held + piece.len() + ahead(held, body.size_hint().exact(), *cap);
-                        all.reserve_exact(wanted - all.len());
+                    let has = if begins { first.len() } else { all.len() };
+                    let mut fits = true;
+                    if begins || all.capacity() - has < piece.len() {
+                        let (least, ahead) = (has + piece.len(), ahead(has, body.size_hint().exact(), *cap));
+                        let wanted = [least + ahead, least + ahead.min(STEP)]
+                            .into_iter()
+                            .find(|wanted| Held::cover(held, budget, *wanted));
+                        fits = wanted.is_some();
+                        all.reserve_exact(wanted.unwrap_or(least) - all.len());
                     }
                     if begins {
                         all.extend_from_slice(first);
                     }
                     all.extend_from_slice(&piece);
+                    if !fits {
+                        budget.refuse();
+                        return Poll::Ready(Gathered::NoRoom(one(first, all)));
+                    }
                 }
                 Err(frame) => *trailers = frame.into_trailers().ok().map(Box::new),
             }
@@ -159,15 +191,36 @@ where
 mod tests {
     use std::convert::Infallible;
 
-    use futures_util::{FutureExt, stream};
+    use futures_util::{FutureExt, StreamExt, stream};
     use http_body_util::StreamBody;
 
     use super::*;
+    use crate::layer::Bodies;
 
     fn gathered(pieces: &[&'static str], cap: usize) -> Gathered {
         let frames: Vec<_> =
             pieces.iter().map(|p| Ok::<_, Infallible>(Frame::data(Bytes::from_static(p.as_bytes())))).collect();
-        Gather::new(StreamBody::new(stream::iter(frames)), cap).now_or_never().unwrap()
+        Gather::new(StreamBody::new(stream::iter(frames)), cap, &Bodies::default().requests).now_or_never().unwrap()
+    }
+
+    #[test]
+    fn a_body_without_room_hands_back_what_came_and_one_that_is_given_up_gives_back_its_room() {
+        let bodies = Bodies::default().requests(50_000);
+        let frames = |n: usize| (0..n).map(|_| Ok::<_, Infallible>(Frame::data(Bytes::from(vec![7; 10_000]))));
+        let mut gather = Box::pin(Gather::new(
+            StreamBody::new(stream::iter(frames(3)).chain(stream::pending())),
+            100_000,
+            &bodies.requests,
+        ));
+        assert!((&mut gather).now_or_never().is_none());
+        let held = bodies.held().requests;
+        assert!((30_000..=50_000).contains(&held), "{held}");
+        let other = Gather::new(StreamBody::new(stream::iter(frames(10))), 100_000, &bodies.requests);
+        let Some(Gathered::NoRoom(begun)) = other.now_or_never() else { panic!("no room was left") };
+        assert!(begun.len() >= 20_000 && begun.len().is_multiple_of(10_000), "{}", begun.len());
+        assert_eq!(bodies.held().requests, held);
+        drop(gather);
+        assert_eq!((bodies.held().requests, bodies.held().requests_refused), (0, 1));
     }
 
     #[test]

@@ -7,10 +7,12 @@
 //! - `then`: one future after another.
 //! - `early`: answers that go ahead of their recording.
 //! - `answer`: from what the engine says to an answer.
-//! - `gather`, `body`: bodies.
+//! - `gather`, `body`: bodies; `arrival`: a request's, within its time; `bodies`: what all of them may take.
 
 mod admit;
 mod answer;
+mod arrival;
+mod bodies;
 mod body;
 mod early;
 mod flow;
@@ -25,6 +27,8 @@ mod work;
 
 use std::{fmt, sync::Arc};
 
+pub use arrival::Overdue;
+pub use bodies::{Bodies, HeldBodies};
 pub use body::{RequestBody, ResponseBody};
 pub use future::ResponseFuture;
 use semel_core::engine::Engine;
@@ -40,16 +44,19 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Clone)]
 pub struct GuardLayer(Arc<Shared>);
 
+#[derive(Clone)]
 pub(crate) struct Shared {
     engine: Engine,
     rules: RuleSet,
+    bodies: Bodies,
     /// Whether the service finds the run in the request's extensions, and not in its body alone.
     run_in_extensions: bool,
 }
 
+#[derive(Clone)]
 enum RuleSet {
     One(Arc<Rule>),
-    Many(Box<dyn Rules>),
+    Many(Arc<Box<dyn Rules>>),
 }
 
 impl GuardLayer {
@@ -62,18 +69,25 @@ impl GuardLayer {
     /// A rule for each request, or none: for a layer in front of many routes.
     #[must_use]
     pub fn routed(engine: Engine, rules: impl Rules) -> Self {
-        Self::made(engine, RuleSet::Many(Box::new(rules)), true)
+        Self::made(engine, RuleSet::Many(Arc::new(Box::new(rules))), true)
     }
 
     /// As [`routed`](Self::routed), in front of a proxy: it finds the run in [`RequestBody::run`] alone. In the request's
     /// extensions, where an application's handlers look for it, it costs three allocations more.
     #[must_use]
     pub fn proxied(engine: Engine, rules: impl Rules) -> Self {
-        Self::made(engine, RuleSet::Many(Box::new(rules)), false)
+        Self::made(engine, RuleSet::Many(Arc::new(Box::new(rules))), false)
     }
 
     fn made(engine: Engine, rules: RuleSet, run_in_extensions: bool) -> Self {
-        Self(Arc::new(Shared { engine, rules, run_in_extensions }))
+        Self(Arc::new(Shared { engine, rules, bodies: Bodies::default(), run_in_extensions }))
+    }
+
+    /// What the bodies of guarded requests may take, and how long. A layer without this has the defaults to itself.
+    #[must_use]
+    pub fn bodies(mut self, bodies: Bodies) -> Self {
+        Arc::make_mut(&mut self.0).bodies = bodies;
+        self
     }
 }
 

@@ -13,6 +13,7 @@ use http_body::{Body, Frame};
 use semel_core::{
     boxed,
     engine::{Engine, Ran, Verdict},
+    env::Tick,
     record::{Format, Outcome, Withheld},
 };
 use tokio::sync::mpsc;
@@ -21,6 +22,7 @@ use super::{
     BoxError,
     admit::Ticket,
     answer::blame,
+    bodies::Held,
     early::Early,
     gather::{Gather, Gathered, Whole, next},
     work::{Done, Given},
@@ -33,10 +35,6 @@ use crate::{
     replay::encode_head,
     rule::Rule,
 };
-
-/// How long a reader may leave an answer lying that is passed on while it comes; then it is cut off, and the recording
-/// goes on alone: nobody who reads slowly holds a claim.
-const STALLED: Duration = Duration::from_secs(30);
 
 /// How many frames of such an answer may lie between recorder and reader.
 const AHEAD: usize = 16;
@@ -92,14 +90,18 @@ impl Recorder {
         }
         async move {
             let cap = self.rule().caps.response;
-            let mut body = pin!(Gather::new(body, cap));
+            let answers = &self.ticket.shared.bodies.answers;
+            let mut body = pin!(Gather::new(body, cap, answers));
             // It goes ahead from its first byte: it is made to be read as it comes, or is known to be too long.
-            if fields.events || body.size_hint().lower() > cap as u64 {
+            let least = body.size_hint().lower();
+            if fields.events || least > cap as u64 || answers.is_too_full_for(least) {
                 return Box::pin(self.pass_on(head, body.rest(), Bytes::new(), word)).await;
             }
             match body.as_mut().await {
-                Gathered::Whole(body) => self.whole(head, body, word),
-                Gathered::Longer(begun) => Box::pin(self.pass_on(head, body.rest(), begun, word)).await,
+                Gathered::Whole(whole) => self.whole(head, whole, body.held(), word),
+                Gathered::Longer(begun) | Gathered::NoRoom(begun) => {
+                    Box::pin(self.pass_on(head, body.rest(), begun, word)).await
+                }
                 Gathered::Broken(error) => Ran { value: Done::Broken, verdict: self.broke_off(&error) },
             }
         }
@@ -109,7 +111,13 @@ impl Recorder {
         &self.ticket.rule
     }
 
-    fn whole<E>(&self, head: http::response::Parts, body: Whole, word: Option<Mark>) -> Ran<Done<E>> {
+    fn whole<E>(
+        &self,
+        head: http::response::Parts,
+        mut body: Whole,
+        held: Option<Box<Held>>,
+        word: Option<Mark>,
+    ) -> Ran<Done<E>> {
         let trailers = body.trailers.as_deref();
         let mark = self.mark(head.status, &head.headers, trailers, word);
         let outcome = || {
@@ -122,6 +130,10 @@ impl Recorder {
             Mark::NothingSent => Verdict::Release { counts: false, answer: Some(outcome()) },
             Mark::Unknown | Mark::Lost => Verdict::Unknown { last: Some(status_words(head.status)) },
         };
+        // What is recorded is the store's to count.
+        if let Some(held) = held {
+            body.data = held.with(body.data);
+        }
         let instead = head.extensions.get::<ProblemKind>().copied();
         let given = boxed(|| Given { head, body, not_sent: mark == Mark::NothingSent, instead });
         Ran { value: Done::Answer(given), verdict }
@@ -177,7 +189,12 @@ impl Recorder {
         let (frames, reader) = mpsc::channel(AHEAD);
         let engine = &self.ticket.shared.engine;
         let is_wanted = self.ticket.ahead.leave(Early { head, frames: reader, length, engine: engine.clone() });
-        let mut reader = Reader { frames: is_wanted.then_some(frames), engine };
+        let mut reader = Reader {
+            frames: is_wanted.then_some(frames),
+            engine,
+            stall: self.ticket.shared.bodies.stall,
+            until: engine.env().clock.now() + self.rule().policy.max_hold() / 2,
+        };
         if !begun.is_empty() {
             reader.hand(Frame::data(begun)).await;
         }
@@ -213,6 +230,11 @@ impl Recorder {
 struct Reader<'a> {
     frames: Option<mpsc::Sender<Frame<Bytes>>>,
     engine: &'a Engine,
+    /// How long it may take nothing: nobody who reads slowly holds a claim.
+    stall: Duration,
+    /// It is waited for until then: work that runs into `max_hold` is stopped, and its outcome would be unknown for no other
+    /// reason than a slow reader.
+    until: Tick,
 }
 
 impl Reader<'_> {
@@ -223,8 +245,9 @@ impl Reader<'_> {
             Err(mpsc::error::TrySendError::Closed(_)) => false,
             Err(mpsc::error::TrySendError::Full(frame)) => {
                 let clock = &self.engine.env().clock;
-                let stalled = clock.sleep_until(clock.now() + STALLED);
+                let stalled = clock.sleep_until(self.until.min(clock.now() + self.stall));
                 tokio::select! {
+                    biased;
                     sent = frames.send(frame) => sent.is_ok(),
                     () = stalled => false,
                 }

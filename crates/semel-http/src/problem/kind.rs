@@ -70,6 +70,12 @@ kinds! {
     /// The body is larger than the rule allows.
     RequestTooLarge = "request-too-large" PAYLOAD_TOO_LARGE false
         "The request's body is larger than allowed; nothing was run.",
+    /// The body took longer than it may.
+    RequestTimeout = "request-timeout" REQUEST_TIMEOUT true
+        "The request's body did not come to its end in time; nothing was run.",
+    /// There is no room for another body.
+    TooManyBodies = "too-many-bodies" SERVICE_UNAVAILABLE true
+        "Too much of other requests' bodies is held at the moment; nothing was run, ask again later.",
     /// The key was used for another question.
     KeyReused = "key-reused" UNPROCESSABLE_ENTITY false
         "This key was used for another request; use a new key for a new intent.",

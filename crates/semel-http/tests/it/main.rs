@@ -10,5 +10,6 @@ mod mismatch;
 mod outage;
 mod outcomes;
 mod replays;
+mod room;
 mod routers;
 mod support;

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use semel_core::engine::Engine;
-use semel_http::{GuardLayer, RequestBody, ResponseBody, Rule, RuleBuilder, principal};
+use semel_http::{Bodies, GuardLayer, RequestBody, ResponseBody, Rule, RuleBuilder, principal};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 pub(crate) type Ask = Request<RequestBody<Body>>;
@@ -49,11 +49,25 @@ where
     F: Fn(Ask) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future<Output = Response<Body>> + Send + 'static,
 {
+    guard_within(&Bodies::default(), engine, rule, handle)
+}
+
+/// `handle` behind the guard, where bodies may take so much.
+pub(crate) fn guard_within<F, Fut>(
+    bodies: &Bodies,
+    engine: &Engine,
+    rule: RuleBuilder,
+    handle: F,
+) -> impl Guarded + use<F, Fut>
+where
+    F: Fn(Ask) -> Fut + Clone + Send + Sync + 'static,
+    Fut: Future<Output = Response<Body>> + Send + 'static,
+{
     let inner = service_fn(move |request| {
         let answer = handle(request);
         async move { Ok::<_, Infallible>(answer.await) }
     });
-    GuardLayer::new(engine.clone(), rule.build().unwrap()).layer(inner)
+    GuardLayer::new(engine.clone(), rule.build().unwrap()).bodies(bodies.clone()).layer(inner)
 }
 
 /// Counts effects.

@@ -48,7 +48,7 @@ fn each_mistake_is_found_at_its_place() {
         ("message = \"No.\"", "8:11 warning: rule `submit`: `message` has no effect while duplicates are replayed"),
         ("settle_after = \"2min\"", "8:16 warning: rule `submit`: `settle_after` has no effect without `takeover`"),
         ("release_on = [\"5xx\"]", "8:14 warning: rule `submit`: frees the key on 500"),
-        ("request_body = \"1 GiB\"", "8:16 warning: rule `submit`: takes bodies up to 1 GiB"),
+        ("request_body = \"128 MiB\"", "8:16 warning: rule `submit`: takes bodies up to 128 MiB"),
         ("mode = \"off\"\nttl = \"1h\"", "9:7 warning: rule `submit`: `ttl` has no effect under mode = \"off\""),
         (
             "unknown_ttl = \"never\"",

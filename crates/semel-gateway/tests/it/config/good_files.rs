@@ -292,11 +292,13 @@ fn the_values_that_the_example_names_are_those_in_force() {
     let around = |c: &Config| {
         let (l, s, u) = (&c.limits, &c.store, &c.upstreams[0]);
         let numbers = (*l.connections, *l.waiters.key, *l.max_running.process, *u.max_idle);
-        let sizes = (*l.header_bytes, *l.request_body, *l.response_body, *s.cache);
+        let sizes =
+            (*l.header_bytes, *l.request_body, *l.response_body, *l.memory.requests, *l.memory.responses, *s.cache);
         let times = [
             *l.header_timeout,
             *l.keep_alive,
             *l.body_idle,
+            *l.body_timeout,
             *l.write_idle,
             *s.timeout,
             *s.commit_wait,
