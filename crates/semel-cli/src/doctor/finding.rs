@@ -22,7 +22,7 @@ pub(super) enum Level {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(super) struct Checked {
     pub(super) level: Level,
-    /// `file`, `store`, `upstream`.
+    /// `file`, `store`, `through`, `upstream`.
     pub(super) about: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) line: Option<u32>,

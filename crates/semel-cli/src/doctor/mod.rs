@@ -4,6 +4,7 @@ mod finding;
 mod questions;
 mod report;
 mod store;
+mod through;
 mod upstream;
 
 use std::io::Write as _;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use semel_gateway::config::{Config, Severity, lint};
 
 use self::finding::{Checked, Level};
+pub use self::through::Through;
 use crate::config::{Overrides, source_or_default};
 use crate::exit::{Exit, Failure};
 use crate::term::{Look, Out};
@@ -21,9 +23,13 @@ Examples:
   semel doctor
   semel doctor /etc/semel.toml --json
   semel doctor --upstream http://127.0.0.1:3000 --store redis://127.0.0.1/0
+  semel doctor --through http://shop.example/api --header 'Authorization: …'
+  semel doctor --through http://10.0.0.1:8080 --through http://10.0.0.2:8080
 
 It connects to the upstreams without sending anything, and runs one claim,
 completion and replay on the store, under a key of its own that it deletes.
+--through sends marked requests to PUBLIC-URL/.semel-probe, which the gateways
+answer themselves: the services get none of them.
 Exit codes: 0 nothing to object to, 1 something was found, 2 usage.";
 
 /// Looks at the configuration and its surroundings: store, upstreams, clocks.
@@ -38,6 +44,10 @@ pub struct Args {
     #[arg(long, env = "SEMEL_DOCTOR_JSON")]
     pub json: bool,
 
+    /// The way to the gateways
+    #[command(flatten)]
+    pub through: Through,
+
     /// The flags of the gateway that stand over the file
     #[command(flatten)]
     pub overrides: Overrides,
@@ -46,7 +56,7 @@ pub struct Args {
 /// Runs the command to its end.
 ///
 /// # Errors
-/// A file that cannot be read; stdout that is gone.
+/// A file that cannot be read, a flag that cannot be; stdout that is gone.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let source = source_or_default(args.file.as_ref())?;
     let mut found = Vec::new();
@@ -65,8 +75,18 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         runtime.block_on(async {
             upstream::look(config, &mut found).await;
-            store::look(config, &mut found).await;
-        });
+            let secret = store::look(config, &mut found).await;
+            if args.through.through.is_empty() {
+                return Ok(());
+            }
+            match through::secret(config, secret) {
+                Ok(secret) => through::look(&args.through, config, &secret, &mut found).await,
+                Err(why) => {
+                    found.push(*why);
+                    Ok(())
+                }
+            }
+        })?;
         questions = questions::answer(config);
     }
     let text = match args.json {

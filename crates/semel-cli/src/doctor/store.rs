@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use semel_core::engine::{Answer, Call, Engine, Ran, Verdict};
 use semel_core::env::{Env, Rng as _, SystemRng};
 use semel_core::fingerprint::Fingerprint;
-use semel_core::identity::{Display, Identity, Key, Kind, Namespace, Scope};
+use semel_core::identity::{Display, Identity, Key, Kind, Namespace, Scope, Secret};
 use semel_core::policy::Policy;
 use semel_core::record::{Format, Outcome, StateCode};
 use semel_core::store::Durability;
@@ -15,12 +15,13 @@ use semel_gateway::stores::{self, Opened};
 use super::finding::{Checked, Level};
 
 /// A store's clock may differ by so much without a word.
-const OFFSET: Duration = Duration::from_secs(2);
+pub(super) const OFFSET: Duration = Duration::from_secs(2);
 
 /// A run of claim, completion and replay on a server should not take longer.
 const SLOW: Duration = Duration::from_millis(50);
 
-pub(super) async fn look(config: &Config, found: &mut Vec<Checked>) {
+/// Looks at the store; the secret that its records are made with, where it could be opened.
+pub(super) async fn look(config: &Config, found: &mut Vec<Checked>) -> Option<Secret> {
     if let StoreUrl::Embedded(dir) = &*config.store.url
         && !dir.exists()
     {
@@ -30,7 +31,7 @@ pub(super) async fn look(config: &Config, found: &mut Vec<Checked>) {
             "store",
             format!("{} is not there yet: the gateway makes it at its first start", dir.display()),
         ));
-        return;
+        return None;
     }
     match stores::open(&config.store, config.secret_file.as_ref(), Bytes(0), &Env::system()).await {
         Ok(opened) => {
@@ -38,6 +39,7 @@ pub(super) async fn look(config: &Config, found: &mut Vec<Checked>) {
             health(config, &opened, found).await;
             run(&opened, found).await;
             opened.close();
+            return Some(opened.secret);
         }
         Err(error) if error.is_in_use() => found.push(
             Checked::new(Level::Note, "store", format!("in use by a running gateway: {error}"))
@@ -52,6 +54,7 @@ pub(super) async fn look(config: &Config, found: &mut Vec<Checked>) {
             );
         }
     }
+    None
 }
 
 async fn health(config: &Config, opened: &Opened, found: &mut Vec<Checked>) {

@@ -19,6 +19,7 @@ mod target;
 use std::io::Write as _;
 
 pub use args::Args;
+pub(crate) use plan::field;
 pub use target::Target;
 
 use self::course::Course;

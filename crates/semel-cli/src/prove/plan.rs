@@ -256,7 +256,7 @@ async fn optional(target: Option<&Target>) -> Result<Option<Place>, Failure> {
     }
 }
 
-fn field(line: &str) -> Result<(HeaderName, String), Failure> {
+pub(crate) fn field(line: &str) -> Result<(HeaderName, String), Failure> {
     let parts = line.split_once(':').and_then(|(name, value)| Some((name.trim().parse().ok()?, value.trim())));
     let Some((name, value)) = parts else {
         return Err(Failure::usage(format!("not a header field: '{line}'; write it as 'Name: value'")));

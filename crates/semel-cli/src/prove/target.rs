@@ -32,6 +32,12 @@ impl Target {
         &self.path
     }
 
+    /// The address of what is below its path; its query is left out.
+    pub(crate) fn below(&self, path: &str) -> Result<Self, String> {
+        let path = format!("{}{path}", self.path.path().trim_end_matches('/'));
+        Ok(Self { path: path.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?, ..self.clone() })
+    }
+
     /// All addresses of the host, resolved once, so that a round does not measure the resolver.
     ///
     /// # Errors

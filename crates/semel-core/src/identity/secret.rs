@@ -94,6 +94,8 @@ pub enum Purpose {
     Fingerprint = 0x84,
     /// A store's proof of the secret that its records were made with.
     Proof = 0x85,
+    /// A request that asks a gateway what arrives there, and its answer.
+    Probe = 0x86,
 }
 
 /// A 32-byte keyed digest; see [`Secret::digest`].

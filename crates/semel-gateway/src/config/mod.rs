@@ -25,6 +25,7 @@
 //! ```
 
 mod constraint;
+mod digest;
 mod explain;
 mod flags;
 mod lint;

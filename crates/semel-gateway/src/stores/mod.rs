@@ -149,6 +149,19 @@ pub async fn open(
     }
 }
 
+/// The secret of a configuration without opening its store, which a running gateway may have: the configured one, or the
+/// one that an embedded store keeps in its directory. `None` where only the open store knows it.
+///
+/// # Errors
+/// [`OpenError::SecretFile`].
+pub fn secret_of(store: &Store, secret_file: Option<&Setting<PathBuf>>) -> Result<Option<Secret>, OpenError> {
+    match (secret_file, &*store.url) {
+        (Some(file), _) => read_secret(&file.value).map(Some),
+        (None, StoreUrl::Embedded(dir)) => read_secret(&dir.join("secret")).map(Some),
+        (None, _) => Ok(None),
+    }
+}
+
 fn read_secret(file: &Path) -> Result<Secret, OpenError> {
     let material = std::fs::read(file).map_err(|error| OpenError::SecretFile(file.to_owned(), error.to_string()))?;
     Secret::from_material(&material).map_err(|error| OpenError::SecretFile(file.to_owned(), error.to_string()))

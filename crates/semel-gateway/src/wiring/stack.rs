@@ -15,10 +15,11 @@ use tower_service::Service;
 use super::rules::{self, host};
 use crate::config::{Mode, Rules, is_unsafe};
 use crate::forward::{Forward, ForwardConfig, ResponseBody};
+use crate::probe::{Host, Probing};
 use crate::serve::{Core, Edge, EdgeConfig, Forwarded, Peer, RequestBody, RequestIds};
 
 /// What one connection's requests pass, from the outside in.
-pub(super) type Stack = Edge<Guard<Dispatch>>;
+pub(super) type Stack = Edge<Probing<Guard<Dispatch>>>;
 
 /// A request's body behind the guard: it says which run the request belongs to.
 type Guarded = semel_http::RequestBody<RequestBody>;
@@ -28,6 +29,7 @@ pub(super) struct Plan {
     pub(super) env: Env,
     pub(super) metrics: Metrics,
     pub(super) guard: GuardLayer,
+    pub(super) probes: Arc<Host>,
     pub(super) routes: Arc<Rules>,
     pub(super) upstreams: Vec<ForwardConfig>,
     pub(super) forwarded: Forwarded,
@@ -47,8 +49,10 @@ impl Plan {
         let dispatch = Dispatch { upstreams, routes: Arc::clone(&self.routes), metrics: self.metrics.clone() };
         // Around it the guard: whatever is sent twice is sent on once.
         let guard = self.guard.layer(dispatch);
+        // Before the guard, so that no rule and no service sees one: the probes of `semel doctor --through`.
+        let probing = Probing::new(guard, Arc::clone(&self.probes));
         // Outermost, after the limits of the connection: who sent it, and a name for it, so that the guard's log lines have one.
-        move |peer: &Peer| Edge::new(guard.clone(), edge.clone(), peer)
+        move |peer: &Peer| Edge::new(probing.clone(), edge.clone(), peer)
     }
 }
 

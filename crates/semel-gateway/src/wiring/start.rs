@@ -16,6 +16,7 @@ use super::rules::Table;
 use super::stack::Plan;
 use super::{StartError, engine, orphans, reach, transport};
 use crate::config::{Bytes, Config, StoreUrl};
+use crate::probe::Host;
 use crate::serve::{Running, Server, Shutdown};
 use crate::stores::{self, Opened};
 
@@ -100,8 +101,19 @@ pub async fn start(config: &Config, version: &str) -> Result<Gateway, StartError
             }
         }),
     );
+    let mut instance = [0; 8];
+    env.rng.fill(&mut instance);
+    let probes = Host {
+        env: env.clone(),
+        engine: engine.clone(),
+        store: Arc::clone(&opened.store),
+        version: version.into(),
+        instance: format!("{:016x}", u64::from_be_bytes(instance)).into(),
+        rules: config.rules_digest().into(),
+    };
     let plan = Plan {
         env: env.clone(),
+        probes: Arc::new(probes),
         metrics,
         guard: GuardLayer::proxied(engine.clone(), table).bodies(bodies),
         routes: Arc::new(config.rules.clone()),

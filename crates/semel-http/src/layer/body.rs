@@ -120,6 +120,13 @@ impl<R> ResponseBody<R> {
     }
 }
 
+/// Of an answer that did not come through the guard.
+impl<R> From<Bytes> for ResponseBody<R> {
+    fn from(data: Bytes) -> Self {
+        Self::whole(Whole { data, trailers: None })
+    }
+}
+
 impl<R> Body for ResponseBody<R>
 where
     R: Body<Data = Bytes>,

@@ -24,6 +24,7 @@ pub(crate) struct Setup {
     upstream: String,
     store: String,
     extra: String,
+    top: String,
     level: &'static str,
     of_upstream: &'static str,
     of_store: &'static str,
@@ -40,6 +41,7 @@ impl Setup {
             upstream: upstream.into(),
             store: store.into(),
             extra: String::new(),
+            top: String::new(),
             level: "info",
             of_upstream: "",
             of_store: "",
@@ -77,13 +79,19 @@ impl Setup {
         self
     }
 
+    /// Lines before all sections.
+    pub(crate) fn top(mut self, toml: &str) -> Self {
+        self.top.push_str(toml);
+        self
+    }
+
     /// Writes the configuration and returns its path.
     fn file(&self) -> PathBuf {
         let store = match self.store.as_str() {
             "embedded" => format!("embedded:{}", self.data.display()),
             other => other.to_owned(),
         };
-        let mut toml = String::new();
+        let mut toml = self.top.clone();
         writeln!(toml, "[listen]\nhttp = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n").unwrap();
         writeln!(
             toml,
