@@ -140,16 +140,11 @@ impl Journal {
         accepts: Accepts<'_>,
     ) -> Result<(Self, Opened), OpenError> {
         let read = replay::replay(path, &manifest, accepts)?;
-        // What was found is answered from now on, and was perhaps never synced.
-        read.tail.file.sync_all().map_err(OpenError::io("syncing", path))?;
-        let mark = Mark { synced: read.mark.batch, ..read.mark };
-        let noted = reached(&read.tail, read.at, mark.batch).and_then(|reached| manifest.note(reached));
-        noted.and_then(|_| manifest.sync()).map_err(OpenError::io("noting the end of", path))?;
         let tail = Tail {
             segment: read.tail,
             at: read.at,
             zeroed: read.zeroed,
-            mark,
+            mark: read.mark,
             oldest: read.oldest,
             buffer: Vec::new(),
             notes: Vec::new(),
@@ -164,6 +159,12 @@ impl Journal {
             tail: Mutex::new(tail),
             tidying: Tidying::default(),
         });
+        if read.lost {
+            // Which segments are needed was said by what is lost.
+            let mark = Mark { batch: read.mark.batch + 1, ..read.mark };
+            inner.write(&[], mark).map_err(OpenError::io("writing to", path))?;
+        }
+        let mark = inner.settle().map_err(OpenError::io("syncing", path))?;
         let damaged = |e: DiskError| OpenError::Damaged { path: path.to_owned(), why: e.to_string() };
         let unresolved = read.unresolved.iter().map(|place| inner.read(*place)).collect::<Result<_, _>>();
         let unresolved = unresolved.map_err(damaged)?;
@@ -278,6 +279,16 @@ impl Disk for Journal {
 }
 
 impl Inner {
+    /// What was found is answered from now on, and was perhaps never synced.
+    fn settle(&self) -> io::Result<Mark> {
+        let mut tail = self.tail.lock();
+        tail.segment.file.sync_all()?;
+        tail.mark.synced = tail.mark.batch;
+        self.manifest.note(reached(&tail.segment, tail.at, tail.mark.batch)?)?;
+        self.manifest.sync()?;
+        Ok(tail.mark)
+    }
+
     fn write(&self, changes: &[&Change], mark: Mark) -> io::Result<()> {
         let tail = &mut *self.tail.lock();
         tail.buffer.clear();

@@ -63,6 +63,8 @@ pub(super) struct Replayed {
     pub(super) oldest: u32,
     /// Records whose end is told, and those that this process cannot read.
     pub(super) unresolved: Vec<Place>,
+    /// Its end was lost, and it goes on without.
+    pub(super) lost: bool,
 }
 
 /// Reads the segments in `dir`. A torn end of the newest one is cut off. Before that, what is there is held against what
@@ -83,12 +85,16 @@ pub(super) fn replay(dir: &Path, manifest: &Manifest, accepts: Accepts<'_>) -> R
             }
         }
     };
-    if let Some(loss) = Loss::of(dir, newest.reached()?, noted) {
+    let loss = Loss::of(dir, newest.reached()?, noted);
+    let lost = loss.is_some();
+    if let Some(loss) = loss {
         if !accepts(&loss)? {
             let (words, why) = (loss.words(), loss.why());
             return Err(OpenError::Lost { path: loss.path, why, accept: dir.with_file_name(ACCEPT), words });
         }
         newest.forget_summary()?;
+        // What is lost may have said that these are not needed, and have held what moved out of them.
+        newest.oldest = newest.oldest.max(numbers.first().copied().unwrap_or_default());
     }
     newest.cut()?;
     let (at, zeroed, mark, oldest) = (newest.end, newest.len, newest.mark, newest.oldest);
@@ -115,7 +121,7 @@ pub(super) fn replay(dir: &Path, manifest: &Manifest, accepts: Accepts<'_>) -> R
     let State { index, segments, unresolved } = state;
     let tail = segments.get(&last).map(Arc::clone).ok_or_else(|| missing(last))?;
     let unresolved = unresolved.into_values().collect();
-    Ok(Replayed { index, segments, tail, at, zeroed, mark, oldest, unresolved })
+    Ok(Replayed { index, segments, tail, at, zeroed, mark, oldest, unresolved, lost })
 }
 
 fn numbers(dir: &Path) -> Result<Vec<u32>, OpenError> {

@@ -70,9 +70,13 @@ impl Bench {
     }
 
     fn reopen(&self) -> Result<Opened, OpenError> {
+        self.reopen_and(false)
+    }
+
+    fn reopen_and(&self, accept_a_loss: bool) -> Result<Opened, OpenError> {
         drop(self.journal.borrow_mut().take());
         let manifest = Manifest::open(self.dir.path().join("manifest"))?;
-        let (journal, opened) = Journal::open_with(&self.path(), manifest, SMALL, &|_| Ok(false))?;
+        let (journal, opened) = Journal::open_with(&self.path(), manifest, SMALL, &|_| Ok(accept_a_loss))?;
         *self.journal.borrow_mut() = Some((journal, opened.mark.batch));
         Ok(opened)
     }

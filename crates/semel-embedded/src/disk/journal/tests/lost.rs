@@ -158,6 +158,33 @@ fn a_note_is_synced_by_and_by_though_nothing_more_is_written() {
     panic!("nobody syncs it");
 }
 
+/// Which segments are needed is said by the last batch. Where that is lost, an earlier one asks for segments that are gone
+/// for good, and the store would open never again.
+#[test]
+fn segments_that_a_lost_batch_gave_up_are_not_asked_for_once_the_loss_is_accepted() {
+    let bench = Bench::new();
+    let put = |n: u64| bench.put(n, done(100, &[7; 300]));
+    while bench.numbers().len() < 3 {
+        put(1);
+    }
+    bench.put(500, done(1_000_000, b"stays"));
+    let at_end = || bench.ask(|j| j.inner.tail.lock().at + 500 > SMALL.segment);
+    (2..100).take_while(|_| !at_end()).for_each(put);
+    bench.ask(|j| j.purge(at(100), 1_000).unwrap());
+    bench.put(600, done(1_000_000, &[7; 500]));
+    bench.sync();
+    bench.tidy();
+    assert_eq!(bench.numbers(), [3, 4]);
+    drop(bench.journal.borrow_mut().take());
+    fs::remove_file(bench.file(4)).unwrap();
+    assert!(matches!(bench.reopen().map(drop), Err(OpenError::Lost { .. })));
+    bench.reopen_and(true).unwrap();
+    for _ in 0..2 {
+        assert!(bench.rest_of(500).is_some() && bench.rest_of(600).is_none());
+        bench.reopen().unwrap();
+    }
+}
+
 /// A client's body is stored as it came. One that looked like the head of a later, synced batch made a torn batch before it
 /// read as damage, so that a store did not open after a crash.
 #[test]
