@@ -101,8 +101,8 @@ pub(crate) trait Disk: Send + Sync + 'static {
     fn records_from(&self, from: &Digest, max: usize) -> Result<Stretch, DiskError>;
 
     /// Forgets at most `max` records whose end is not after `until`, and says how many it forgot: fewer only when none is
-    /// left. Those that are unresolved stay: their end is told, and a change removes them. Writes nothing: who opens the
-    /// disk again forgets them once more.
+    /// left. Those that are unresolved stay: their end is told, and a change removes them. Writes nothing: whatever had
+    /// ended at the last mark is forgotten when the disk is opened again.
     fn purge(&self, until: StoreTime, max: usize) -> Result<usize, DiskError>;
 
     /// How many records there are.
@@ -113,4 +113,11 @@ pub(crate) trait Disk: Send + Sync + 'static {
 
     /// Whether a batch without changes would let it give up space.
     fn wants_write(&self) -> bool;
+
+    /// How many bytes may be written that nobody wants written, to make room; from now on.
+    fn spare(&self, bytes: u64);
+
+    /// Has `news` called, from a thread of the disk's own, when it has given up space, or
+    /// [`wants_write`](Self::wants_write) begins to hold without a call from outside.
+    fn tell(&self, news: Box<dyn Fn() + Send + Sync>);
 }

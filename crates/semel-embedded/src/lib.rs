@@ -32,7 +32,9 @@
 //!
 //! What is written stays where it is, and an index in memory says where. The journal is kept in segments; the oldest goes
 //! when nothing in it counts any more, which is when its records have ended. Where too little of the whole counts, what the
-//! oldest still holds is copied to the end in the background.
+//! oldest still holds is copied to the end in the background, whether or not anybody calls. Records that have ended are
+//! forgotten when somebody purges; those of before an open at once, and when room becomes short all, again and again until
+//! there is room. What had ended at the last batch is not there for the next open.
 //!
 //! Records in flight live in memory whole: a renewal is no I/O, and its lease is never written. When the directory is
 //! opened again, the lease of every record in flight is over at that moment.

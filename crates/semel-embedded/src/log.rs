@@ -1,6 +1,7 @@
 //! The log: changes in the order of their decisions, one writer that makes batches of them, and who waits for what.
 
 mod progress;
+mod reclaim;
 mod writer;
 
 pub(crate) use progress::Ticket;
@@ -91,8 +92,8 @@ pub(crate) struct Queue {
 /// What the writer finds.
 pub(crate) enum Work {
     Batch(Vec<Entry>),
-    /// Nothing to write, but somebody wants it to look around.
-    Nudge,
+    /// Nothing to write, but it is time to look around, or somebody wants that.
+    Look,
     /// Closed, and everything is written.
     End,
 }
@@ -176,21 +177,31 @@ impl Queue {
         self.waiting.lock().stopped.clone()
     }
 
-    /// Waits for work, then a little for company. For the writer alone.
-    fn take(&self, company: Company) -> Work {
+    /// Waits for work, at most for `idle`, then a little for company. For the writer alone.
+    fn take(&self, company: Company, idle: Option<Duration>) -> Work {
         let mut waiting = self.waiting.lock();
         while waiting.entries.is_empty() {
             if waiting.stopped.is_some() {
                 return Work::End;
             }
             if std::mem::take(&mut waiting.nudged) {
-                return Work::Nudge;
+                return Work::Look;
+            }
+            if idle == Some(Duration::ZERO) {
+                drop(waiting);
+                self.progress.wake_due();
+                return Work::Look;
             }
             waiting.sleeps_until = Some(1);
-            if !self.progress.has_due() {
+            if self.progress.has_due() {
+                if self.wake.wait_for(&mut waiting, GRACE).timed_out() {
+                    self.progress.wake_due();
+                }
+            } else if let Some(idle) = idle {
+                // Whatever woke it: a look too many does no harm.
+                waiting.nudged |= self.wake.wait_for(&mut waiting, idle).timed_out();
+            } else {
                 self.wake.wait(&mut waiting);
-            } else if self.wake.wait_for(&mut waiting, GRACE).timed_out() {
-                self.progress.wake_due();
             }
             waiting.sleeps_until = None;
         }

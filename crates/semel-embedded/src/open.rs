@@ -63,7 +63,7 @@ impl EmbeddedStore {
         secret: Option<semel_core::identity::Secret>,
     ) -> Result<Self, OpenError> {
         shared.space.look(disk.size());
-        let shared = Arc::new(shared);
+        let (shared, told) = (Arc::new(shared), Arc::clone(&disk));
         let path = directory.as_ref().map_or_else(Default::default, |d| d.path().to_owned());
         let writer = std::thread::Builder::new()
             .name("semel-embedded".to_owned())
@@ -72,6 +72,11 @@ impl EmbeddedStore {
                 move || log::run(&shared, &*disk, mark)
             })
             .map_err(OpenError::io("starting the writer of", path))?;
+        // The store, which is there from here on, ends the disk before the last of these is dropped.
+        let writers = Arc::downgrade(&shared);
+        told.tell(Box::new(move || writers.upgrade().into_iter().for_each(|shared| shared.queue.nudge())));
+        // For what was not told before.
+        shared.queue.nudge();
         Ok(Self::running(shared, writer, directory, secret))
     }
 }

@@ -11,7 +11,8 @@
 //! spent    the reserve is given up, settlements go on without large bodies
 //! ```
 //!
-//! Back to roomy when the headroom and a little more is free, with the reserve taken again first.
+//! Back to roomy when the headroom and a little more is free, with the reserve taken again first. Where less than one and a
+//! half of it is free, what has ended is given back at once, and not when somebody purges: see [`is_pressed`](Space::is_pressed).
 
 use std::{
     fs::{File, OpenOptions},
@@ -54,6 +55,8 @@ pub(crate) struct Space {
     every: Duration,
     clock: Arc<dyn Clock>,
     room: AtomicU8,
+    pressed: AtomicBool,
+    spare: AtomicU64,
     stored: AtomicU64,
     last: Mutex<Looked>,
 }
@@ -78,6 +81,8 @@ impl Space {
             every: options.space_check,
             clock,
             room: AtomicU8::new(Room::Roomy as u8),
+            pressed: AtomicBool::new(false),
+            spare: AtomicU64::new(u64::MAX),
             stored: AtomicU64::new(0),
             last: Mutex::default(),
         }
@@ -95,6 +100,22 @@ impl Space {
             1 => Room::Tight,
             _ => Room::Spent,
         }
+    }
+
+    /// As of the last look, whether room is short, or soon will be.
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.pressed.load(Ordering::Relaxed)
+    }
+
+    /// As of the last look, how many bytes may be written to make room: what running work may need is left alone, and of
+    /// what was the reserve three quarters.
+    pub(crate) fn spare(&self) -> u64 {
+        self.spare.load(Ordering::Relaxed)
+    }
+
+    /// How often it is looked at, at most.
+    pub(crate) const fn every(&self) -> Duration {
+        self.every
     }
 
     /// As of the last look, whether another directory, or none, is where the store's was: moved, deleted, or mounted over.
@@ -156,6 +177,10 @@ impl Space {
             tracing::warn!(%dir, free, wanted, ?before, ?after, "room on the store's file system");
         }
         self.room.store(after as u8, Ordering::Relaxed);
+        let pressed = after != Room::Roomy || free < wanted.saturating_add(wanted / 2);
+        self.pressed.store(pressed, Ordering::Relaxed);
+        let spare = if after == Room::Spent { free / 4 } else { free.saturating_sub(wanted / 4) };
+        self.spare.store(spare, Ordering::Relaxed);
     }
 
     fn judge(&self, before: Room, free: u64, wanted: u64, writing: bool) -> Room {

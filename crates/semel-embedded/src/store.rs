@@ -128,6 +128,8 @@ pub(crate) struct Shared {
     written: AtomicU64,
     /// Purged without anybody having told their outcome, and nobody has been told of that yet.
     unresolved: Mutex<Vec<Identity>>,
+    /// Removed without being asked, and not counted by a purge yet.
+    reclaimed: Mutex<usize>,
 }
 
 impl Shared {
@@ -151,6 +153,7 @@ impl Shared {
             closed: AtomicBool::new(false),
             written: AtomicU64::new(0),
             unresolved: Mutex::default(),
+            reclaimed: Mutex::default(),
         }
     }
 

@@ -19,14 +19,13 @@ const BATCH: usize = 1_000;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Engine {
-    /// Starts a task that removes expired records from `store` every `pause`, in batches, and emits
+    /// Starts a task that removes expired records from `store` at once and then every `pause`, in batches, and emits
     /// [`What::UnknownExpired`] for outcomes that nobody told. It ends with the engine.
     pub fn sweep(&self, store: Arc<dyn StoreAdmin>, pause: Duration) {
         let (weak, env) = (Arc::downgrade(&self.0), self.0.env.clone());
         let nobody = Identity::nobody();
         let task = async move {
             loop {
-                env.clock.sleep_until(env.clock.now() + pause).await;
                 loop {
                     let Some(inner) = Weak::upgrade(&weak) else { return };
                     let purging = inner.within_time(PATIENCE, StoreCall::Purge, &nobody, store.purge(BATCH));
@@ -40,6 +39,7 @@ impl Engine {
                     drop(inner);
                     tokio::task::yield_now().await;
                 }
+                env.clock.sleep_until(env.clock.now() + pause).await;
             }
         };
         self.0.env.tasks.spawn("semel sweeper", Box::pin(task));

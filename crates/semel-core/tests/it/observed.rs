@@ -61,6 +61,20 @@ async fn the_sweeper_tells_of_unknowns_that_nobody_resolved() {
     assert_eq!(stage.told(), [""; 0]);
 }
 
+/// A process that ended sooner than its sweeper began, each time, removed nothing.
+#[tokio::test(start_paused = true)]
+async fn the_sweeper_begins_at_once() {
+    let stage = Stage::new();
+    let call = stage.call_with(1, Policy::key().ttl(secs(60)));
+    let Begin::Granted(grant) = stage.engine.begin(call).await else { panic!("not granted") };
+    let _kept = grant.settle(Verdict::Unknown { last: None }).await;
+    after(secs(70)).await;
+    stage.told();
+    stage.engine.sweep(Arc::new(stage.store.clone()), secs(3_600));
+    after(secs(1)).await;
+    assert_eq!(stage.told(), ["unknownexpired"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_claim_in_the_place_of_an_unknown_that_ended_tells_of_it() {
     let stage = Stage::new();

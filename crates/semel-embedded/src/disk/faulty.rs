@@ -159,4 +159,10 @@ impl Disk for Faulty {
     fn wants_write(&self) -> bool {
         false
     }
+
+    fn spare(&self, _bytes: u64) {}
+
+    fn tell(&self, news: Box<dyn Fn() + Send + Sync>) {
+        drop(news);
+    }
 }

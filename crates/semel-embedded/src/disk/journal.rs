@@ -274,7 +274,15 @@ impl Disk for Journal {
 
     fn wants_write(&self) -> bool {
         let tail = self.inner.tail.lock();
-        self.inner.tidying.has_moves() || self.inner.oldest(&tail) != tail.oldest
+        self.inner.has_moves() || self.inner.oldest(&tail) != tail.oldest
+    }
+
+    fn spare(&self, bytes: u64) {
+        self.inner.tidying.spare(bytes);
+    }
+
+    fn tell(&self, news: Box<dyn Fn() + Send + Sync>) {
+        self.inner.tidying.tell(news);
     }
 }
 
@@ -299,7 +307,8 @@ impl Inner {
             end.map(|(len, offset)| Place { segment: 0, offset, len }).ok_or_else(too_large)
         };
         // Before the changes: what they say of the same records is newer.
-        for moved in self.tidying.take_moves(self.sizes.moves) {
+        let moves = if self.has_moves() { self.tidying.take_moves(self.sizes.moves) } else { Vec::new() };
+        for moved in moves {
             if self.index.get(&moved.note.short) == Some(moved.note.place) {
                 let from = tail.buffer.len();
                 tail.buffer.extend_from_slice(&moved.entry);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Company, Entry, Need, Work};
+use super::{Company, Entry, Need, Work, reclaim::Reclaim};
 use crate::{
     disk::{Change, Disk, DiskError, Mark},
     store::Shared,
@@ -11,25 +11,17 @@ use crate::{
 /// Writes until the store is closed or a write fails. Runs in a thread of its own.
 pub(crate) fn run(shared: &Shared, disk: &dyn Disk, mark: Mark) {
     let _guard = StopOnPanic(shared);
-    let mut writer = Writer { shared, disk, mark, company: Company::default() };
+    let reclaim = Reclaim::of_the_time_before(shared);
+    let mut writer = Writer { shared, disk, mark, company: Company::default(), reclaim };
     let end = loop {
-        match shared.queue.take(writer.company) {
-            Work::Batch(entries) => {
-                if let Err(e) = writer.batch(&entries) {
-                    shared.fail(&e.to_string());
-                    break Ok(());
-                }
-            }
-            Work::Nudge => {
-                shared.space.look(disk.size());
-                if disk.wants_write()
-                    && let Err(e) = writer.mark()
-                {
-                    shared.fail(&e.to_string());
-                    break Ok(());
-                }
-            }
+        let done = match shared.queue.take(writer.company, writer.reclaim.pause(shared)) {
+            Work::Batch(entries) => writer.batch(&entries).map(|()| writer.reclaim.beside_a_batch(shared, disk)),
+            Work::Look => writer.look(),
             Work::End => break writer.mark(),
+        };
+        if let Err(e) = done {
+            shared.fail(&e.to_string());
+            break Ok(());
         }
     };
     if let Err(e) = end {
@@ -50,9 +42,28 @@ struct Writer<'a> {
     disk: &'a dyn Disk,
     mark: Mark,
     company: Company,
+    reclaim: Reclaim,
 }
 
+/// What a batch without changes may write, about: what moves to the end.
+const MOVED: u64 = 512 << 10;
+
 impl Writer<'_> {
+    /// Nothing is to be written: looks whether there is room, and sees to more of it.
+    fn look(&mut self) -> Result<(), DiskError> {
+        self.shared.space.look(self.disk.size());
+        self.disk.spare(self.shared.space.spare());
+        self.reclaim.while_idle(self.shared, self.disk);
+        // All that it removes first, so that a run of segments is given up with one sync.
+        if self.reclaim.is_under_way() || !self.disk.wants_write() {
+            return Ok(());
+        }
+        self.shared.space.before_write(MOVED, || self.disk.size());
+        self.mark()?;
+        self.reclaim.goes_on(self.disk.wants_write());
+        Ok(())
+    }
+
     /// One batch: one write, at most one sync.
     fn batch(&mut self, entries: &[Entry]) -> Result<(), DiskError> {
         let bytes = entries.iter().map(|e| e.bytes() as u64).sum();
@@ -97,6 +108,7 @@ impl Writer<'_> {
     }
 
     fn write(&mut self, changes: &[&Change]) -> Result<(), DiskError> {
+        self.disk.spare(self.shared.space.spare());
         let mark = Mark { time: self.shared.clock.now(), batch: self.mark.batch + 1, synced: self.mark.synced };
         self.disk.write(changes, mark)?;
         self.mark = mark;

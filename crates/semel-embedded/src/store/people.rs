@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     audit,
-    disk::Digest,
+    disk::{Digest, Disk, DiskError},
     log::{Need, Ticket},
     share::{SHARES, first_of, share_of},
 };
@@ -178,13 +178,27 @@ impl Shared {
                 gone += remove(&digest, now)?;
             }
         }
+        let mut reclaimed = self.reclaimed.lock();
+        let untold = (*reclaimed).min(max - gone);
+        *reclaimed -= untold;
+        gone += untold;
         if gone < max {
             gone += self.disk(|disk| disk.purge(now, max - gone))?;
         }
+        drop(reclaimed);
         if self.disk(|disk| Ok(disk.wants_write()))? {
             self.queue.nudge();
         }
         Ok((gone, last))
+    }
+
+    /// Removes what had ended by `until`, as a purge does that nobody asked for: the next purge counts it as its own.
+    pub(crate) fn reclaim(&self, disk: &dyn Disk, until: StoreTime, max: usize) -> Result<usize, DiskError> {
+        // Held meanwhile: a purge that finds a record gone finds it counted.
+        let mut reclaimed = self.reclaimed.lock();
+        let gone = disk.purge(until, max)?;
+        *reclaimed += gone;
+        Ok(gone)
     }
 }
 

@@ -5,6 +5,7 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     process::Command,
+    sync::Arc,
     time::Duration,
 };
 
@@ -14,8 +15,9 @@ use semel_core::{
     store::{Claim, Did, Settled, Store, StoreErrorKind},
 };
 use semel_embedded::{EmbeddedStore, Options};
+use semel_testkit::clock::ManualClock;
 
-use crate::keys::{ask, claim, done, now, record};
+use crate::keys::{HOUR, ask, claim, done, now, record};
 
 const MIB: u64 = 1 << 20;
 
@@ -71,6 +73,30 @@ impl Drop for SmallDisk {
 
 fn options() -> Options {
     Options { reserve: 4 * MIB, headroom: 8 * MIB, space_check: Duration::ZERO, ..Options::default() }
+}
+
+/// A store in segments of a mebibyte, with ten of them full of records that live for an hour.
+fn of_an_hour(disk: &SmallDisk, clock: &ManualClock) -> EmbeddedStore {
+    let env = Env { clock: Arc::new(clock.clone()), ..Env::system() };
+    let options = Options { segment: MIB, ..options() };
+    let store = EmbeddedStore::open(&disk.dir.path().join("data"), &env, &options).unwrap();
+    (0..40).for_each(|n| settle(&store, &claim(&store, &ask(n, 0)), 300_000));
+    assert!(segments(disk) > 10);
+    store
+}
+
+fn segments(disk: &SmallDisk) -> usize {
+    let names = fs::read_dir(disk.dir.path().join("data/journal")).unwrap().map(|e| e.unwrap().path());
+    names.filter(|p| p.extension().is_some_and(|e| e == "log")).count()
+}
+
+/// Calls nothing until all segments but the newest are gone.
+fn gives_room_back(disk: &SmallDisk) {
+    let given = (0..2_000).any(|_| {
+        std::thread::park_timeout(Duration::from_millis(5));
+        segments(disk) == 1
+    });
+    assert!(given, "{} segments are left", segments(disk));
 }
 
 fn open(disk: &SmallDisk) -> EmbeddedStore {
@@ -209,4 +235,47 @@ fn a_start_on_a_full_disk_answers_what_it_has() {
     assert_eq!(record(&store, 1).unwrap().state, StateCode::Done);
     refuses_claims(&store, 100);
     settle(&store, &running, 10);
+}
+
+/// Refused claims make no batches, so nothing took notice of the records that had ended: the refusal lasted until the
+/// sweeper came, and then for as long as it took one batch to follow another.
+#[test]
+fn a_refusal_for_want_of_room_ends_when_records_have_ended_though_nobody_calls() {
+    for left in [6 * MIB, 0] {
+        let (disk, clock) = (SmallDisk::mount(64 * MIB), ManualClock::new());
+        let store = of_an_hour(&disk, &clock);
+        let running = claim(&store, &ask(99, 0));
+        disk.fill(left);
+        // Small, and written into blocks that are there.
+        settle(&store, &running, 10);
+        refuses_claims(&store, 100);
+        assert!(segments(&disk) > 10, "nothing has ended yet");
+        clock.advance(2 * HOUR);
+        gives_room_back(&disk);
+        takes_claims(&store, 200);
+        assert!(allocated(&disk.dir.path().join("data/reserve")) >= 4 * MIB);
+    }
+}
+
+#[test]
+fn a_start_on_a_disk_full_of_records_that_ended_gives_them_back() {
+    let (disk, clock) = (SmallDisk::mount(64 * MIB), ManualClock::new());
+    let store = of_an_hour(&disk, &clock);
+    drop(store);
+    disk.fill(0);
+    clock.advance(2 * HOUR);
+    let env = Env { clock: Arc::new(clock), ..Env::system() };
+    let store = EmbeddedStore::open(&disk.dir.path().join("data"), &env, &options()).unwrap();
+    gives_room_back(&disk);
+    takes_claims(&store, 200);
+}
+
+#[test]
+fn records_that_ended_go_before_a_claim_is_refused_for_want_of_room() {
+    let (disk, clock) = (SmallDisk::mount(64 * MIB), ManualClock::new());
+    let store = of_an_hour(&disk, &clock);
+    disk.fill(11 * MIB);
+    clock.advance(2 * HOUR);
+    let _granted = claim(&store, &ask(100, 0));
+    gives_room_back(&disk);
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use semel_core::record::Record;
+use semel_core::{StoreTime, record::Record};
 
 use super::{
     Accepts, Manifest,
@@ -101,7 +101,7 @@ pub(super) fn replay(dir: &Path, manifest: &Manifest, accepts: Accepts<'_>) -> R
     for leftover in numbers.extract_if(.., |n| *n < oldest) {
         segment::remove(&path_of(dir, leftover)).map_err(OpenError::io("removing", path_of(dir, leftover)))?;
     }
-    let mut state = State::default();
+    let mut state = State { until: mark.time, ..State::default() };
     let mut last_batch = None;
     let last = newest.head.number;
     let mut newest = Some(newest.into_segment());
@@ -118,7 +118,7 @@ pub(super) fn replay(dir: &Path, manifest: &Manifest, accepts: Accepts<'_>) -> R
         }
         state.take_in(read);
     }
-    let State { index, segments, unresolved } = state;
+    let State { index, segments, unresolved, .. } = state;
     let tail = segments.get(&last).map(Arc::clone).ok_or_else(|| missing(last))?;
     let unresolved = unresolved.into_values().collect();
     Ok(Replayed { index, segments, tail, at, zeroed, mark, oldest, unresolved, lost })
@@ -147,6 +147,8 @@ struct ReadSegment {
 
 #[derive(Default)]
 struct State {
+    /// What had ended by then is not there: store time never runs back, and what somebody purged stays so.
+    until: StoreTime,
     index: Index,
     segments: BTreeMap<u32, Arc<Segment>>,
     unresolved: HashMap<Short, Place>,
@@ -161,6 +163,7 @@ impl State {
         for note in &notes {
             let before = match note.kind {
                 Noted::Removal | Noted::Overruled => self.index.remove(&note.short),
+                Noted::Resolved if note.ends <= self.until => self.index.remove(&note.short),
                 Noted::Resolved | Noted::Unresolved => {
                     segment.count(note.place);
                     self.index.set(&note.short, note.place)

@@ -305,7 +305,7 @@ fn a_journal_is_a_map_whatever_happens_to_its_segments() {
                     model.retain(|_, (ends, _)| *ends > now);
                 }
             }
-            moved |= bench.ask(|j| j.inner.tidying.has_moves());
+            moved |= bench.ask(|j| j.inner.has_moves());
             freed |= bench.numbers()[0] > 1;
             if step % 20 == 19 {
                 bench.check_counts();

@@ -1,7 +1,12 @@
 //! What a journal does beside the writing, in a thread of its own: it summarises full segments, gives up those that hold
 //! nothing, and has copied to the end what an old one still holds.
 
-use std::{collections::VecDeque, io, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    io,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -31,6 +36,7 @@ pub(super) struct Move {
 pub(super) struct Tidying {
     state: Mutex<State>,
     changed: Condvar,
+    news: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Default)]
@@ -39,6 +45,8 @@ struct State {
     wake: bool,
     /// Segments below this are not needed, and a synced batch says so.
     free_below: u32,
+    /// How much may be copied to the end; `None` for any amount.
+    spare: Option<u64>,
     moves: VecDeque<Move>,
     /// The segment that is being emptied, and its notes that were not looked at.
     emptying: Option<(u32, std::vec::IntoIter<Note>)>,
@@ -55,16 +63,19 @@ impl Tidying {
         self.changed.notify_one();
     }
 
-    pub(super) fn has_moves(&self) -> bool {
-        !self.state.lock().moves.is_empty()
+    /// See [`Disk::tell`](crate::disk::Disk::tell). Only the first one is.
+    pub(super) fn tell(&self, news: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.news.set(news);
+    }
+
+    /// See [`Disk::spare`](crate::disk::Disk::spare).
+    pub(super) fn spare(&self, bytes: u64) {
+        self.state.lock().spare = Some(bytes);
     }
 
     /// About `bytes` of what moves. When the last of it is taken, the tidier sees to more.
     pub(super) fn take_moves(&self, bytes: usize) -> Vec<Move> {
         let mut state = self.state.lock();
-        if state.moves.is_empty() {
-            return Vec::new();
-        }
         let mut taken = 0;
         let mut moves = Vec::new();
         while taken < bytes
@@ -82,6 +93,13 @@ impl Tidying {
 }
 
 impl Inner {
+    /// Whether something is ready to move to the end, and there is room for all that has to before its segment goes.
+    pub(super) fn has_moves(&self) -> bool {
+        let oldest = self.segments.read().first_key_value().map_or(0, |(_, s)| s.live());
+        let state = self.tidying.state.lock();
+        !state.moves.is_empty() && state.spare.is_none_or(|spare| oldest <= spare)
+    }
+
     /// No segment below `oldest` is needed any more, and that is synced.
     pub(super) fn free_below(&self, oldest: u32) {
         let mut state = self.tidying.state.lock();
@@ -130,7 +148,17 @@ impl Inner {
     }
 
     pub(super) fn tidy(&self) -> io::Result<()> {
-        self.give_up()?;
+        let gave_up = self.give_up();
+        let tidied = gave_up.as_ref().map_or(Ok(()), |_| self.tidy_up());
+        if (matches!(gave_up, Ok(true)) || self.has_moves())
+            && let Some(news) = self.tidying.news.get()
+        {
+            news();
+        }
+        gave_up.and(tidied)
+    }
+
+    fn tidy_up(&self) -> io::Result<()> {
         let segments: Vec<_> = self.segments.read().values().map(Arc::clone).collect();
         let Some((_newest, full)) = segments.split_last() else { return Ok(()) };
         for segment in full.iter().filter(|s| !s.is_summarised()) {
@@ -142,13 +170,16 @@ impl Inner {
         }
     }
 
-    fn give_up(&self) -> io::Result<()> {
+    /// Gives up all segments that nobody needs, and says whether there were any.
+    fn give_up(&self) -> io::Result<bool> {
         let below = self.tidying.state.lock().free_below;
+        let mut any = false;
         loop {
             let oldest = self.segments.read().first_key_value().map(|(_, s)| Arc::clone(s));
-            let Some(oldest) = oldest.filter(|s| s.number < below) else { return Ok(()) };
+            let Some(oldest) = oldest.filter(|s| s.number < below) else { return Ok(any) };
             oldest.remove()?;
             self.segments.write().remove(&oldest.number);
+            any = true;
         }
     }
 
