@@ -55,7 +55,7 @@ fn proxy(at: SocketAddr, to: Address) -> Result<(), Box<dyn Error>> {
     let factory = move |core: Core| {
         let forward = Forward::<RequestBody>::new(ForwardConfig::new(to.clone()), core.clone());
         let ids = Arc::new(RequestIds::new(u64::from(std::process::id())));
-        let edge = EdgeConfig { forwarded: Forwarded::Append, request_ids: Some(ids) };
+        let edge = EdgeConfig { forwarded: Forwarded::Append, request_ids: Some(ids), via: None };
         move |peer: &Peer| {
             Edge::new(Quit { inner: forward.clone(), shutdown: core.shutdown().clone() }, edge.clone(), peer)
         }

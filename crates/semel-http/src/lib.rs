@@ -58,6 +58,7 @@ pub mod key;
 mod layer;
 mod mark;
 pub mod names;
+pub mod path;
 pub mod principal;
 pub mod problem;
 mod replay;

@@ -42,7 +42,8 @@ pub enum Status {
     Waited,
     /// Refused by the guard.
     Rejected,
-    /// Ran without a guard: no key, and the rule lets that pass; or the store did not answer, and the rule says `open`.
+    /// Ran without a guard: no key, and the rule lets that pass; a key that no rule is about; or the store did not answer,
+    /// and the rule says `open`.
     Bypassed,
     /// Ran, and the store could not be told.
     Unrecorded,

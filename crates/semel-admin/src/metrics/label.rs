@@ -81,6 +81,8 @@ labels! {
         RequestTimeout = "request-timeout",
         /// Refused: no room for its body.
         TooManyBodies = "too-many-bodies",
+        /// Refused: its path can be read as one that the rule guards.
+        BadRequest = "bad-request",
         /// Refused for a reason this list does not know.
         Other = "other",
     }

@@ -199,3 +199,14 @@ async fn a_taken_address_or_directory_ends_in_3_with_the_cure() {
     assert_eq!(ended.code, 3, "{ended:?}");
     assert!(ended.err.contains("another process listens there"), "{}", ended.err);
 }
+
+#[tokio::test]
+async fn every_flag_is_in_the_book() {
+    let page = include_str!("../../../../docs/gateway.md");
+    let help = run(&["gateway", "--help"]).await.out;
+    let words = help.split_whitespace().map(|word| word.trim_end_matches([',', '.']));
+    let flags: Vec<&str> = words.filter(|word| word.starts_with("--") && *word != "--help").collect();
+    assert!(flags.contains(&"--upstream") && flags.contains(&"--config"), "{flags:?} of {help}");
+    let missing: Vec<_> = flags.iter().filter(|flag| !page.contains(**flag)).collect();
+    assert!(missing.is_empty(), "docs/gateway.md says nothing of {missing:?}");
+}

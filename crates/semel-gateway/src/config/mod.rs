@@ -64,7 +64,7 @@ pub use preset::Preset;
 pub use principal::Principal;
 pub use problem::{Problem, Refused, Severity, Source};
 pub use route::{HostPattern, Methods, PathPattern, Route, is_unsafe};
-pub use rule::{Found, Mode, Rule, Rules};
+pub use rule::{Asked, Found, Mode, Rule, Rules};
 pub use server::{
     Drain, Forwarded, Limits, Listen, Log, LogFormat, LogLevel, MaxRunning, Memory, Runtime, RuntimeKind, Waiters,
 };

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use http::Method;
+use semel_http::path::Decoded;
 
 use super::read::{Fault, Node, Read, text};
 
@@ -196,20 +197,40 @@ impl PathPattern {
     }
 
     /// Whether a request's path, as it came, is meant. Allocates nothing.
-    pub fn matches(&self, path: &str) -> bool {
-        let Some(path) = path.strip_prefix('/') else { return false };
-        let mut parts = path.split('/');
-        for segment in &self.segments {
+    pub fn matches(&self, path: impl AsRef<[u8]>) -> bool {
+        Self::fits(&self.segments, self.rest, path.as_ref(), |text, part| text.iter().copied().eq(Decoded(part)))
+    }
+
+    /// Whether a service that ignores case, or a slash at the end, would take `path` for one that is meant.
+    pub(super) fn is_near(&self, path: &[u8]) -> bool {
+        let alike = |text: &[u8], part: &[u8]| {
+            text.iter().map(u8::to_ascii_lowercase).eq(Decoded(part).map(|byte| byte.to_ascii_lowercase()))
+        };
+        if Self::fits(&self.segments, self.rest, path, alike) {
+            return true;
+        }
+        // Of a rest there is one segment at least, empty or not: there the slash counts.
+        let segments = match &*self.segments {
+            [before @ .., Segment::Literal(text)] if text.is_empty() && !before.is_empty() => before,
+            all => all,
+        };
+        !self.rest && Self::fits(segments, false, path.strip_suffix(b"/").unwrap_or(path), alike)
+    }
+
+    fn fits(segments: &[Segment], rest: bool, path: &[u8], same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
+        let Some(path) = path.strip_prefix(b"/") else { return false };
+        let mut parts = path.split(|&byte| byte == b'/');
+        for segment in segments {
             let Some(part) = parts.next() else { return false };
             let fits = match segment {
                 Segment::Any => !part.is_empty(),
-                Segment::Literal(text) => text.iter().copied().eq(Decoded(part.as_bytes())),
+                Segment::Literal(text) => same(text, part),
             };
             if !fits {
                 return false;
             }
         }
-        parts.next().is_some() == self.rest
+        parts.next().is_some() == rest
     }
 
     /// Whether every path of `other` is a path of this one.
@@ -237,26 +258,6 @@ impl fmt::Display for PathPattern {
     }
 }
 
-/// The bytes of a segment with `%XX` read as the byte it means; a broken escape stays as it is.
-struct Decoded<'a>(&'a [u8]);
-
-impl Iterator for Decoded<'_> {
-    type Item = u8;
-
-    fn next(&mut self) -> Option<u8> {
-        let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
-        if let [b'%', high, low, rest @ ..] = self.0
-            && let (Some(high), Some(low)) = (digit(*high), digit(*low))
-        {
-            self.0 = rest;
-            return Some(high << 4 | low);
-        }
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*first)
-    }
-}
-
 /// What a request must look like for a rule to be about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Route {
@@ -271,7 +272,17 @@ pub struct Route {
 impl Route {
     /// Whether host and path are the rule's, whatever the method.
     pub fn is_at(&self, host: Option<&str>, path: &str) -> bool {
-        self.path.matches(path) && self.host.as_ref().is_none_or(|wanted| host.is_some_and(|host| wanted.matches(host)))
+        self.path.matches(path) && self.is_on(host)
+    }
+
+    /// Whether the host is the rule's.
+    pub(super) fn is_on(&self, host: Option<&str>) -> bool {
+        self.host.as_ref().is_none_or(|wanted| host.is_some_and(|host| wanted.matches(host)))
+    }
+
+    /// Whether it is about every request that may have an effect.
+    pub(super) fn is_everything(&self) -> bool {
+        self.methods == Methods::AllUnsafe && self.host.is_none() && self.path == PathPattern::all()
     }
 
     /// Whether no request reaches `later` past this one.
@@ -347,6 +358,28 @@ mod tests {
             }
             for miss in misses {
                 assert!(!path(pattern).matches(miss), "{pattern} should not match {miss}");
+            }
+        }
+    }
+
+    #[test]
+    fn case_and_a_last_slash_are_near() {
+        for (pattern, hits, misses) in [
+            (
+                "/orders",
+                &["/orders", "/Orders", "/orders/", "/%4Frders/"][..],
+                &["/order", "/orders/1", "//orders"][..],
+            ),
+            ("/Orders/", &["/orders", "/orders/"], &["/", "/orders//"]),
+            ("/orders/{id}", &["/ORDERS/7/"], &["/orders/", "/orders//"]),
+            ("/orders/*", &["/Orders/", "/orders/7"], &["/orders"]),
+            ("/", &["/"], &["/a"]),
+        ] {
+            for hit in hits {
+                assert!(path(pattern).is_near(hit.as_bytes()), "{pattern} should be near {hit}");
+            }
+            for miss in misses {
+                assert!(!path(pattern).is_near(miss.as_bytes()), "{pattern} should not be near {miss}");
             }
         }
     }

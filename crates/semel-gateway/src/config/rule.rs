@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use http::Method;
+use semel_http::path;
 
 use super::constraint;
 use super::policy::{Layer, Policy};
-use super::policy_types::{Attempts, Keep};
+use super::policy_types::{Attempts, Keep, Missing};
 use super::preset::{Named, Preset, mode_key};
 use super::problem::Problem;
 use super::read::{Fault, Node, Read, Report, Section, text};
@@ -156,7 +157,7 @@ impl Rule {
     pub(super) fn zero_config(shared: &Shared<'_>, report: &mut Report) -> Option<Self> {
         let whole = shared.upstreams.first()?.whole;
         let mut built_in = mode_key(*whole, shared.limits);
-        built_in.missing = Setting::default(super::policy_types::Missing::Optional);
+        built_in.missing = Setting::default(Missing::Optional);
         let mut policy = shared.defaults.under(None).resolve(built_in);
         derive(&mut policy);
         let preset = shared.defaults.preset;
@@ -249,6 +250,19 @@ pub struct Rules {
     list: Vec<Rule>,
     from_file: bool,
     by_host: bool,
+    /// Whether it matters how a path is read.
+    misreadable: bool,
+}
+
+/// What the rule of a request depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The host, where a rule is for one.
+    pub host: Option<&'a str>,
+    /// The path as it came.
+    pub path: &'a str,
 }
 
 /// The rule of a request.
@@ -263,7 +277,9 @@ pub struct Found {
 impl Rules {
     pub(super) fn new(list: Vec<Rule>, from_file: bool) -> Self {
         let by_host = list.iter().any(|rule| rule.route.host.is_some());
-        Self { list, from_file, by_host }
+        // One rule for all that may have an effect, as without a file: then nothing depends on the path.
+        let misreadable = !matches!(&*list, [rule] if rule.route.is_everything());
+        Self { list, from_file, by_host, misreadable }
     }
 
     /// Whether a file named them; otherwise there is the built-in one for every request with a key.
@@ -299,12 +315,16 @@ impl Rules {
     /// The first rule that names method, host and path; else the first for host and path, good for a request that carries a key.
     /// Safe methods and CONNECT have none. Allocates nothing; costs one comparison of segments per rule tried.
     pub fn find(&self, method: &Method, host: Option<&str>, path: &str) -> Option<Found> {
+        self.first(method, |route| route.is_at(host, path))
+    }
+
+    fn first(&self, method: &Method, is_at: impl Fn(&Route) -> bool) -> Option<Found> {
         if !is_unsafe(method) {
             return None;
         }
         let mut by_key = None;
         for (index, rule) in self.list.iter().enumerate() {
-            if !rule.route.is_at(host, path) {
+            if !is_at(&rule.route) {
                 continue;
             }
             if rule.route.methods.contains(method) {
@@ -315,6 +335,40 @@ impl Rules {
             }
         }
         by_key
+    }
+
+    /// For a request that the rule of its path lets pass, or that has none: the place of the rule that would not let it pass,
+    /// were the path read in another way. `has_key` tells whether it carries a rule's key. Where no rule is about the path as
+    /// it came, other case and a slash at the end count as other ways, too: where a service tells those apart, each has a rule.
+    pub fn otherwise(&self, asked: &Asked<'_>, has_key: impl Fn(&Rule) -> bool) -> Option<usize> {
+        let Asked { method, host, path } = *asked;
+        if !self.misreadable || !is_unsafe(method) {
+            return None;
+        }
+        let stops = |found: Found| {
+            let rule = self.list.get(found.index).filter(|rule| rule.mode.value == Mode::Key)?;
+            let wants_key = *rule.policy.missing == Missing::Required && found.named;
+            (wants_key || has_key(rule)).then_some(found.index)
+        };
+        let Some(readings) = path::readings(path) else {
+            // Nobody can say which one it is.
+            return self
+                .list
+                .iter()
+                .enumerate()
+                .filter(|(_, rule)| rule.route.is_on(host))
+                .find_map(|(index, rule)| stops(Found { index, named: rule.route.methods.contains(method) }));
+        };
+        let exact = |reading: &[u8]| self.first(method, |route| route.path.matches(reading) && route.is_on(host));
+        if let Some(index) = readings.iter().find_map(|reading| stops(exact(reading)?)) {
+            return Some(index);
+        }
+        if self.list.iter().any(|rule| rule.route.is_at(host, path)) {
+            return None;
+        }
+        let near = |reading: &[u8]| self.first(method, |route| route.path.is_near(reading) && route.is_on(host));
+        let mut all = std::iter::once(path.as_bytes()).chain(readings.iter().map(Vec::as_slice));
+        all.find_map(|reading| stops(near(reading)?))
     }
 
     /// The upstream of a request, an index into the configuration's: that of its rule; for a method that no rule is about, a safe one

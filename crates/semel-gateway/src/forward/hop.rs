@@ -4,7 +4,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{
         ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPECT, HOST,
-        PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SERVER, TE, TRANSFER_ENCODING, UPGRADE, USER_AGENT,
+        PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SERVER, TE, TRANSFER_ENCODING, UPGRADE, USER_AGENT, VIA,
     },
 };
 use semel_http::names::{SEMEL_OUTCOME, X_REQUEST_ID};
@@ -22,26 +22,28 @@ pub(crate) fn strip_named(headers: &mut HeaderMap, says: Connection) {
         }
         Connection::More => {}
     }
-    let (mut names, mut upgrade) = (Vec::new(), false);
-    for value in headers.get_all(CONNECTION) {
-        for token in value.as_bytes().split(|b| *b == b',').map(<[u8]>::trim_ascii) {
-            if token.eq_ignore_ascii_case(b"upgrade") {
-                upgrade = true;
-            } else if let Ok(name) = HeaderName::from_bytes(token) {
-                // Without these the message would be another one.
-                if ![HOST, CONTENT_LENGTH, TRANSFER_ENCODING, TE].contains(&name) {
-                    names.push(name);
-                }
+    let names: Vec<_> = named(headers).collect();
+    headers.remove(CONNECTION);
+    let mut upgrade = false;
+    for name in names {
+        match name {
+            UPGRADE => upgrade = true,
+            // Without these the message would be another one.
+            HOST | CONTENT_LENGTH | TRANSFER_ENCODING | TE => {}
+            name => {
+                headers.remove(name);
             }
         }
-    }
-    headers.remove(CONNECTION);
-    for name in names {
-        headers.remove(name);
     }
     if upgrade && headers.contains_key(UPGRADE) {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     }
+}
+
+/// The fields that `Connection` names, all lines of it.
+pub(crate) fn named(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
+    let tokens = headers.get_all(CONNECTION).iter().flat_map(|value| value.as_bytes().split(|b| *b == b','));
+    tokens.filter_map(|token| HeaderName::from_bytes(token.trim_ascii()).ok())
 }
 
 /// What `Connection` says.
@@ -79,6 +81,7 @@ pub(crate) struct Fields<'a> {
 pub(crate) struct Names {
     pub(crate) connection: Connection,
     pub(crate) transfer_encoding: bool,
+    pub(crate) via: bool,
     one_hop: bool,
     /// Of an answer: words that are the gateway's alone.
     ours: bool,
@@ -97,6 +100,7 @@ impl<'a> Fields<'a> {
                 HOST => fields.host = fields.host.or(Some(value)),
                 TRANSFER_ENCODING => names.transfer_encoding = true,
                 CONNECTION => names.connection = names.connection.and(value),
+                VIA => names.via = true,
                 _ if is_common(name) => {}
                 _ if *name == X_REQUEST_ID => fields.request_id = fields.request_id.or(Some(value)),
                 _ => {

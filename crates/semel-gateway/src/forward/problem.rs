@@ -17,6 +17,12 @@ pub(crate) enum Problem {
     RequestTimeout,
     BadRequest(&'static str),
     NotImplemented(&'static str),
+    /// The head is not one of HTTP/1.1.
+    HttpVersion,
+    HeadTooLarge,
+    TargetTooLong,
+    RequestTooLarge,
+    LoopDetected,
     Overloaded,
 }
 
@@ -39,7 +45,32 @@ impl Problem {
                 "Nothing of the request's body arrived for too long.",
                 true,
             ),
-            Self::BadRequest(detail) => (StatusCode::BAD_REQUEST, "bad-request", detail, false),
+            Self::BadRequest(detail) => (StatusCode::BAD_REQUEST, ProblemKind::BadRequest.name(), detail, false),
+            Self::RequestTooLarge => as_the_guard(ProblemKind::RequestTooLarge),
+            Self::HeadTooLarge => (
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "head-too-large",
+                "The head of the request is larger, or has more fields, than is taken here; nothing was run.",
+                false,
+            ),
+            Self::TargetTooLong => (
+                StatusCode::URI_TOO_LONG,
+                "target-too-long",
+                "The target of the request is longer than is taken here; nothing was run.",
+                false,
+            ),
+            Self::HttpVersion => (
+                StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+                "http-version",
+                "HTTP/2 is not spoken here, HTTP/1.1 is; nothing was run.",
+                false,
+            ),
+            Self::LoopDetected => (
+                StatusCode::LOOP_DETECTED,
+                "loop-detected",
+                "The request has come by here before, again and again: what is behind the gateway leads back to it.",
+                false,
+            ),
             Self::NotImplemented(detail) => (StatusCode::NOT_IMPLEMENTED, "not-implemented", detail, false),
             Self::Overloaded => (
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -67,7 +98,7 @@ impl Problem {
             Self::UpstreamBroken | Self::UpstreamTimeout | Self::RequestIncomplete | Self::RequestTimeout => {
                 Some(Mark::Lost)
             }
-            Self::BadRequest(_) | Self::NotImplemented(_) | Self::Overloaded => None,
+            _ => None,
         }
     }
 
@@ -107,13 +138,15 @@ impl Problem {
         answer
     }
 
-    /// The answer as bytes for a connection that hyper does not serve, with the advice to come again.
+    /// The answer as bytes, for a connection that hyper does not serve or serves no more; where that helps, with the advice
+    /// to come again.
     pub(crate) fn raw(self) -> String {
         let (status, body) = (self.parts().0, self.text());
         let (code, reason, length) = (status.as_u16(), status.canonical_reason().unwrap_or_default(), body.len());
+        let advice = if self.parts().3 { "retry-after: 1\r\n" } else { "" };
         format!(
-            "HTTP/1.1 {code} {reason}\r\ncontent-type: application/problem+json\r\ncontent-length: {length}\r\n\
-             connection: close\r\nretry-after: 1\r\n\r\n{body}"
+            "HTTP/1.1 {code} {reason}\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\n\
+             idempotency-error-source: guard\r\ncontent-length: {length}\r\nconnection: close\r\n{advice}\r\n{body}"
         )
     }
 }

@@ -22,7 +22,7 @@ use tokio::{
 };
 use tower_service::Service;
 
-use super::{Core, Lasting, Peer, RequestBody, ServeConfig, connection};
+use super::{Core, Door, Lasting, Peer, RequestBody, ServeConfig, connection};
 use crate::forward::problem::Problem;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -79,6 +79,7 @@ pub(super) struct Acceptor<M> {
     make: M,
     http: Builder,
     limits: connection::Limits,
+    door: Door,
     max_connections: usize,
     open: Open,
     refusals: Refusals,
@@ -97,6 +98,7 @@ impl<M> Acceptor<M> {
             make,
             http: config.http(),
             limits,
+            door: config.door.clone(),
             max_connections: config.max_connections,
             open,
             refusals: Refusals::default(),
@@ -157,7 +159,8 @@ impl<M> Acceptor<M> {
         let (Ok(()), Ok(local)) = (set_options(&stream), stream.local_addr()) else { return };
         let stack = (self.make)(&Peer { address: from, local });
         let shutdown = self.core.shutdown().clone();
-        let served = connection::serve(stream, seat, stack, self.http.clone(), self.limits, shutdown);
+        let served =
+            connection::serve(stream, seat, stack, self.http.clone(), self.limits, self.door.clone(), shutdown);
         self.core.spawn_connection(served);
     }
 }

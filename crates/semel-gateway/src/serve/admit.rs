@@ -8,20 +8,29 @@
 
 use http::{HeaderMap, HeaderValue, Method, Request, Version, header::HOST};
 
+use super::Door;
 use crate::forward::{hop, problem::Problem, target};
 
 /// Refuses the request, or brings it into the one form that everything behind sees: target as a path, one `Host`, no
 /// fields of the client's connection except a wish to upgrade.
-pub(super) fn admit<B>(request: &mut Request<B>) -> Result<(), Problem> {
+pub(super) fn admit<B>(request: &mut Request<B>, door: &Door) -> Result<(), Problem> {
     if *request.method() == Method::CONNECT {
         return Err(Problem::NotImplemented("CONNECT is for forward proxies; this gateway stands before one service."));
     }
-    if !target::is_known_form(request.uri()) {
-        return Err(Problem::BadRequest("The target is neither a path nor an http URL."));
+    if !target::is_known_form(request.method(), request.uri()) {
+        return Err(Problem::BadRequest("The target is neither a path nor an http URL; * is for OPTIONS alone."));
     }
     let names = check_host(request.headers(), request.version())?;
     if names.transfer_encoding && !hop::only_chunked(request.headers()) {
         return Err(Problem::NotImplemented("The only transfer coding understood here is a single chunked."));
+    }
+    if names.via && door.via.as_ref().is_some_and(|via| via.is_looping(request.headers())) {
+        return Err(Problem::LoopDetected);
+    }
+    if names.connection == hop::Connection::More
+        && hop::named(request.headers()).any(|name| door.read_behind.contains(&name))
+    {
+        return Err(Problem::BadRequest("Connection names a field that is read here, and would have it taken away."));
     }
     target::to_origin_form(request);
     hop::strip_named(request.headers_mut(), names.connection);
@@ -69,10 +78,10 @@ fn is_host(host: &HeaderValue) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::header::TRANSFER_ENCODING;
+    use http::header::{CONNECTION, TRANSFER_ENCODING};
 
     fn verdict(build: http::request::Builder) -> Option<&'static str> {
-        match admit(&mut build.body(()).unwrap()) {
+        match admit(&mut build.body(()).unwrap(), &Door::default()) {
             Ok(()) => None,
             Err(Problem::BadRequest(_)) => Some("400"),
             Err(Problem::NotImplemented(_)) => Some("501"),
@@ -100,6 +109,26 @@ mod tests {
         assert_eq!(verdict(with("gzip, chunked")), Some("501"));
         assert_eq!(verdict(with("identity, chunked")), Some("501"));
         assert_eq!(verdict(with("chunked").header(TRANSFER_ENCODING, "chunked")), Some("501"));
+    }
+
+    #[test]
+    fn a_star_is_for_options_alone() {
+        for method in ["GET", "POST", "DELETE", "PURGE"] {
+            assert_eq!(verdict(Request::builder().method(method).uri("*").header(HOST, "a")), Some("400"), "{method}");
+        }
+        assert_eq!(verdict(Request::options("*").header(HOST, "a")), None);
+    }
+
+    #[test]
+    fn a_field_that_is_read_behind_cannot_be_taken_away() {
+        let with = |line: &'static str| Request::post("/").header(HOST, "a").header(CONNECTION, line);
+        for line in ["idempotency-key", "close, Cookie", "x-mine ,\tAuthorization", "upgrade,content-type"] {
+            assert_eq!(verdict(with(line)), Some("400"), "{line}");
+        }
+        assert_eq!(verdict(with("close").header(CONNECTION, "X-Request-Id")), Some("400"));
+        for line in ["close", "keep-alive, x-mine", "upgrade", "host", "", ",,", "not a name"] {
+            assert_eq!(verdict(with(line)), None, "{line}");
+        }
     }
 
     #[test]

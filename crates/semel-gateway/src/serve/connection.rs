@@ -22,9 +22,10 @@ use tokio::{
 use tower_service::Service;
 
 use super::{
-    Lasting, RequestBody, Shutdown,
+    Door, Lasting, RequestBody, Shutdown,
     accept::Seat,
     line::{Line, Waiting},
+    refusal,
     service::PerConnection,
     socket::Socket,
 };
@@ -58,10 +59,12 @@ impl Limits {
 }
 
 /// How a connection came to its end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 enum End {
     /// By the protocol, or by the client.
     Served,
+    /// With an error, of the client's mostly.
+    Failed(hyper::Error),
     /// A head that did not come to its end in time.
     SlowHead,
     /// A client that kept us waiting otherwise, or the drain's time is over: no more words.
@@ -74,6 +77,7 @@ pub(super) async fn serve<S, R>(
     stack: S,
     http: Builder,
     limits: Limits,
+    door: Door,
     shutdown: Shutdown,
 ) where
     S: Service<Request<RequestBody>, Response = Response<R>, Error = Infallible> + Clone + Send + 'static,
@@ -82,19 +86,28 @@ pub(super) async fn serve<S, R>(
     R::Error: Into<BoxError>,
 {
     let line = Arc::new(Line::default());
-    let service = PerConnection::new(stack, line.clone(), limits.body_idle);
+    let service = PerConnection::new(stack, line.clone(), limits.body_idle, door);
     let io = TokioIo::new(Socket::new(stream, line.clone(), seat));
     let mut conn = http.serve_connection(io, service).with_upgrades();
     let end = drive(&mut conn, &line, &limits, &shutdown).await;
-    if end == End::Cut {
+    if matches!(end, End::Cut) {
         return;
     }
-    let Some(mut stream) = conn.into_parts().and_then(|parts| parts.io.into_inner().into_open()) else { return };
-    if end == End::SlowHead && line.is_in_head() {
+    let Some(parts) = conn.into_parts() else { return };
+    let (mut stream, has_ended, held) = parts.io.into_inner().into_parts();
+    match end {
         // Best effort: somebody who sends nothing seldom reads.
-        let _ = stream.try_write(HEAD_TIMEOUT);
+        End::SlowHead if line.is_in_head() && !has_ended => {
+            let _ = stream.try_write(HEAD_TIMEOUT);
+        }
+        End::Failed(error) => {
+            if let Some(problem) = refusal::of(&error, held, &parts.read_buf) {
+                let _ = timeout(LINGER.0, stream.write_all(problem.raw().as_bytes())).await;
+            }
+        }
+        _ => {}
     }
-    if !shutdown.is_triggered() {
+    if !has_ended && !shutdown.is_triggered() {
         linger(&mut stream).await;
     }
 }
@@ -136,10 +149,13 @@ where
             polled = Pin::new(&mut *conn).poll(cx);
         }
         if let Poll::Ready(ended) = polled {
-            if let Err(e) = ended {
-                tracing::debug!("client connection ended: {e}");
-            }
-            return Poll::Ready(End::Served);
+            return Poll::Ready(match ended {
+                Ok(()) => End::Served,
+                Err(e) => {
+                    tracing::debug!("client connection ended: {e}");
+                    End::Failed(e)
+                }
+            });
         }
         let now = line.waiting();
         let Some(limit) = limits.of(now.0) else {

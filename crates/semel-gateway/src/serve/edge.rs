@@ -11,11 +11,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header::HOST};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Request, Response,
+    header::{HOST, VIA},
+};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::Peer;
+use super::{Peer, Via};
 use crate::forward::hop::is_common;
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -75,6 +78,8 @@ pub struct EdgeConfig {
     pub forwarded: Forwarded,
     /// Names for requests without `X-Request-Id`; none where absent.
     pub request_ids: Option<Arc<RequestIds>>,
+    /// The gateway's name, put into `Via` of what comes through another proxy.
+    pub via: Option<Arc<Via>>,
 }
 
 /// The service that marks requests: `X-Forwarded-For`, `-Host`, `-Proto`, `X-Request-Id`. One per connection. The name of
@@ -104,6 +109,11 @@ impl<S> Edge<S> {
             false => self.address.clone(),
         };
         headers.insert(FOR, addresses);
+        if let Some(via) = &self.config.via
+            && there.through_a_proxy()
+        {
+            via.mark(headers);
+        }
         if replace || !there.proto {
             headers.insert(PROTO, HeaderValue::from_static("http"));
         }
@@ -128,11 +138,16 @@ struct There {
     addresses: bool,
     host_seen: bool,
     proto: bool,
+    via: bool,
     /// The first, where there are several.
     request_id: Option<HeaderValue>,
 }
 
 impl There {
+    fn through_a_proxy(&self) -> bool {
+        self.addresses || self.host_seen || self.proto || self.via
+    }
+
     fn of(headers: &HeaderMap) -> Self {
         let mut there = Self::default();
         for (name, value) in headers {
@@ -141,6 +156,10 @@ impl There {
                 continue;
             }
             if is_common(name) {
+                continue;
+            }
+            if *name == VIA {
+                there.via = true;
                 continue;
             }
             match name.as_str() {
@@ -245,7 +264,8 @@ mod tests {
 
     fn answered(forwarded: Forwarded, sent: &[(&'static str, &'static str)]) -> Response<HeaderMap> {
         let peer = Peer { address: ([10, 0, 0, 9], 5000).into(), local: ([10, 0, 0, 1], 80).into() };
-        let config = EdgeConfig { forwarded, request_ids: Some(Arc::new(RequestIds::new(7))) };
+        let config =
+            EdgeConfig { forwarded, request_ids: Some(Arc::new(RequestIds::new(7))), via: Some(Arc::new(Via::new(7))) };
         let mut request = Request::get("/").header(HOST, "shop.example");
         for (name, value) in sent {
             request = request.header(*name, *value);
@@ -281,6 +301,18 @@ mod tests {
         let h = seen(Forwarded::Append, &sent);
         assert_eq!(h.get_all(FOR).iter().collect::<Vec<_>>(), ["1.1.1.1, 2.2.2.2, 10.0.0.9"]);
         assert_eq!((&h[PROTO], &h[REQUEST_ID]), (&"https".parse().unwrap(), &"r1".parse().unwrap()));
+    }
+
+    #[test]
+    fn only_what_comes_through_a_proxy_is_marked_as_passed() {
+        for forwarded in [Forwarded::Append, Forwarded::Replace] {
+            assert_eq!(seen(forwarded, &[("x-request-id", "r1")]).get(VIA), None);
+            for sent in [("x-forwarded-for", "1.1.1.1"), ("x-forwarded-host", "a"), ("x-forwarded-proto", "https")] {
+                assert_eq!(seen(forwarded, &[sent])[VIA], "1.1 semel-0000000000000007", "{sent:?}");
+            }
+            let both = seen(forwarded, &[("via", "1.0 edge")]);
+            assert_eq!(both.get_all(VIA).iter().collect::<Vec<_>>(), ["1.0 edge", "1.1 semel-0000000000000007"]);
+        }
     }
 
     #[test]

@@ -13,10 +13,12 @@ mod core;
 mod edge;
 mod lasting;
 mod line;
+mod refusal;
 mod run;
 mod service;
 mod shutdown;
 mod socket;
+mod via;
 
 pub use self::core::Core;
 pub use bind::BindError;
@@ -25,8 +27,15 @@ pub use edge::{Edge, EdgeConfig, Forwarded, RequestIds};
 pub use lasting::Lasting;
 pub use run::{Drained, Running, Server};
 pub use shutdown::Shutdown;
+pub use via::Via;
 
-use std::{net::SocketAddr, num::NonZeroUsize, time::Duration};
+use std::{net::SocketAddr, num::NonZeroUsize, sync::Arc, time::Duration};
+
+use http::{
+    HeaderName,
+    header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, COOKIE},
+};
+use semel_http::names::{IDEMPOTENCY_KEY, X_REQUEST_ID};
 
 /// Where and how clients are served.
 #[derive(Clone, Debug)]
@@ -55,6 +64,27 @@ pub struct ServeConfig {
     pub write_idle: Duration,
     /// How long a drain lets running requests and upgraded connections go on. Default 30 s.
     pub drain: Duration,
+    /// What requests are looked at for, before all else.
+    pub door: Door,
+}
+
+/// What every request is looked at for, before all else.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Door {
+    /// Fields that somebody behind the door reads. A request that names one in `Connection` wants it taken away before
+    /// that, and is refused. Default: the key, the request id, `Authorization`, `Cookie`, what says what the body is.
+    pub read_behind: Arc<[HeaderName]>,
+    /// The name by which requests are known that come by again; the one of [`EdgeConfig::via`].
+    pub via: Option<Arc<Via>>,
+}
+
+impl Default for Door {
+    fn default() -> Self {
+        let read_behind =
+            [IDEMPOTENCY_KEY.clone(), X_REQUEST_ID.clone(), AUTHORIZATION, COOKIE, CONTENT_TYPE, CONTENT_ENCODING];
+        Self { read_behind: read_behind.into(), via: None }
+    }
 }
 
 /// The threads that serve.
@@ -89,6 +119,7 @@ impl ServeConfig {
             body_idle: Duration::from_secs(30),
             write_idle: Duration::from_secs(30),
             drain: Duration::from_secs(30),
+            door: Door::default(),
         }
     }
 

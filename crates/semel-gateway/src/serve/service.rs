@@ -17,7 +17,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::{
-    Lasting, RequestBody,
+    Door, Lasting, RequestBody,
     admit::admit,
     body::Served,
     line::{InService, Line},
@@ -28,11 +28,12 @@ pub(super) struct PerConnection<S> {
     stack: Mutex<S>,
     line: Arc<Line>,
     body_idle: Duration,
+    door: Door,
 }
 
 impl<S> PerConnection<S> {
-    pub(super) fn new(stack: S, line: Arc<Line>, body_idle: Duration) -> Self {
-        Self { stack: Mutex::new(stack), line, body_idle }
+    pub(super) fn new(stack: S, line: Arc<Line>, body_idle: Duration, door: Door) -> Self {
+        Self { stack: Mutex::new(stack), line, body_idle, door }
     }
 }
 
@@ -49,7 +50,7 @@ where
         self.line.request_begins();
         let in_service = Some(InService::new(self.line.clone()));
         let mut request = request.map(|body| RequestBody::new(body, self.line.clone(), self.body_idle));
-        if let Err(problem) = admit(&mut request) {
+        if let Err(problem) = admit(&mut request, &self.door) {
             self.line.lasts(false);
             let state = State::Refused { answer: Some(problem.answer::<Own>()) };
             return Serving { in_service, state };

@@ -7,30 +7,33 @@ use std::{
     task::{Context, Poll},
 };
 
+use http::StatusCode;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
 
-use super::{accept::Seat, line::Line};
+use super::{accept::Seat, line::Line, refusal};
 use crate::signal::Readable;
 
 pub(super) struct Socket {
     stream: TcpStream,
     line: Arc<Line>,
     ended: bool,
+    /// hyper's own answer to a head that it could not read, held back.
+    held: Option<StatusCode>,
     readable: Readable,
     _seat: Seat,
 }
 
 impl Socket {
     pub(super) fn new(stream: TcpStream, line: Arc<Line>, seat: Seat) -> Self {
-        Self { stream, line, ended: false, readable: Readable::default(), _seat: seat }
+        Self { stream, line, ended: false, held: None, readable: Readable::default(), _seat: seat }
     }
 
-    /// The socket, unless the client has ended its side.
-    pub(super) fn into_open(self) -> Option<TcpStream> {
-        (!self.ended).then_some(self.stream)
+    /// The socket, whether the client has ended its side, and the status of the answer that was held back.
+    pub(super) fn into_parts(self) -> (TcpStream, bool, Option<StatusCode>) {
+        (self.stream, self.ended, self.held)
     }
 }
 
@@ -58,6 +61,12 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     #[inline]
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        if self.line.is_in_head()
+            && let Some(status) = refusal::of_hyper(buf)
+        {
+            self.held = Some(status);
+            return Poll::Ready(Ok(buf.len()));
+        }
         let polled = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.line.written(polled.is_pending());
         polled
@@ -69,6 +78,10 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // There is something left to say.
+        if self.held.is_some() {
+            return Poll::Ready(Ok(()));
+        }
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

@@ -3,6 +3,7 @@
 mod engine;
 mod events;
 mod orphans;
+mod own_upstream;
 mod reach;
 mod rules;
 mod stack;
@@ -12,6 +13,7 @@ mod transport;
 pub use start::{Gateway, Stopped, start};
 
 use std::fmt;
+use std::net::SocketAddr;
 
 use crate::pool::AddressError;
 use crate::serve::BindError;
@@ -27,6 +29,15 @@ pub enum StartError {
     Rule(String, String),
     /// An upstream that the file's checks let pass, and the pool does not take.
     Upstream(String, AddressError),
+    /// An upstream that leads to the gateway itself.
+    OwnUpstream {
+        /// The upstream's name in the file.
+        upstream: String,
+        /// Its address as it was given.
+        url: String,
+        /// The gateway's address that it leads to.
+        own: SocketAddr,
+    },
     /// The address for requests cannot be used.
     Listen(BindError),
     /// The admin address cannot be used.
@@ -41,6 +52,11 @@ impl fmt::Display for StartError {
             Self::Store(error) => error.fmt(f),
             Self::Rule(name, why) => write!(f, "rule `{name}`: {why}"),
             Self::Upstream(name, why) => write!(f, "upstream `{name}`: {why}"),
+            Self::OwnUpstream { upstream, url, own } => write!(
+                f,
+                "this gateway would be its own upstream: `{upstream}` is {url}, and the gateway listens on {own}, so every \
+                 request would come back to it. Name the service's address, or listen on another port"
+            ),
             Self::Listen(error) => error.fmt(f),
             Self::Admin(error) => error.fmt(f),
             Self::System(error) => write!(f, "the system refused a thread or a runtime: {error}"),
@@ -56,7 +72,7 @@ impl std::error::Error for StartError {
             Self::Listen(error) => Some(error),
             Self::Admin(error) => Some(error),
             Self::System(error) => Some(error),
-            Self::Rule(..) => None,
+            Self::Rule(..) | Self::OwnUpstream { .. } => None,
         }
     }
 }

@@ -15,7 +15,7 @@ use semel_http::{Caps, MissingKey, ReplayHeaders, RequestView, Rule, RuleBuilder
 use super::StartError;
 use super::transport::{bytes, size};
 use crate::config::{
-    self, Attempts, Config, Fingerprint, Found, InFlight, Keep, KeyFormat, Methods, Missing, Mode, Principal,
+    self, Asked, Attempts, Config, Fingerprint, Found, InFlight, Keep, KeyFormat, Methods, Missing, Mode, Principal,
     StatusSet, Strictness,
 };
 
@@ -39,6 +39,13 @@ impl Table {
 impl Rules for Table {
     fn find(&self, request: &RequestView<'_>) -> Option<Arc<Rule>> {
         self.rules.get(find(&self.routes, request)?.index)?.clone()
+    }
+
+    fn otherwise(&self, request: &RequestView<'_>) -> Option<Arc<Rule>> {
+        let has_key = |rule: &config::Rule| rule.policy.key.0.iter().any(|name| request.headers.contains_key(name));
+        let host = if self.routes.by_host() { host(request) } else { None };
+        let asked = Asked { method: request.method, host, path: request.uri.path() };
+        self.rules.get(self.routes.otherwise(&asked, has_key)?)?.clone()
     }
 }
 
@@ -77,6 +84,11 @@ impl Target for HostAndTarget {
         out.make_ascii_lowercase();
         out.push_str(&target);
         Cow::Owned(out)
+    }
+
+    fn path_at(&self, target: &str) -> usize {
+        let host = target.strip_prefix("//").unwrap_or_default();
+        2 + host.find('/').unwrap_or(host.len())
     }
 }
 

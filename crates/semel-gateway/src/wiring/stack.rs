@@ -16,7 +16,7 @@ use super::rules::{self, host};
 use crate::config::{Mode, Rules, is_unsafe};
 use crate::forward::{Forward, ForwardConfig, ResponseBody};
 use crate::probe::{Host, Probing};
-use crate::serve::{Core, Edge, EdgeConfig, Forwarded, Peer, RequestBody, RequestIds};
+use crate::serve::{Core, Edge, EdgeConfig, Forwarded, Peer, RequestBody, RequestIds, Via};
 
 /// What one connection's requests pass, from the outside in.
 pub(super) type Stack = Edge<Probing<Guard<Dispatch>>>;
@@ -33,6 +33,7 @@ pub(super) struct Plan {
     pub(super) routes: Arc<Rules>,
     pub(super) upstreams: Vec<ForwardConfig>,
     pub(super) forwarded: Forwarded,
+    pub(super) via: Arc<Via>,
 }
 
 impl Plan {
@@ -44,6 +45,7 @@ impl Plan {
         let edge = EdgeConfig {
             forwarded: self.forwarded,
             request_ids: Some(Arc::new(RequestIds::new(u64::from_be_bytes(prefix)))),
+            via: Some(Arc::clone(&self.via)),
         };
         // Innermost: the bytes go to the upstream of the rule, over connections of this runtime.
         let dispatch = Dispatch { upstreams, routes: Arc::clone(&self.routes), metrics: self.metrics.clone() };

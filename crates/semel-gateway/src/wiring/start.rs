@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::rules::Table;
 use super::stack::Plan;
-use super::{StartError, engine, orphans, reach, transport};
+use super::{StartError, engine, orphans, own_upstream, reach, transport};
 use crate::config::{Bytes, Config, StoreUrl};
 use crate::probe::Host;
-use crate::serve::{Running, Server, Shutdown};
+use crate::serve::{Running, Server, Shutdown, Via};
 use crate::stores::{self, Opened};
 
 /// Time for settlements that begin when the drain's deadline is over.
@@ -68,8 +68,12 @@ pub async fn start(config: &Config, version: &str) -> Result<Gateway, StartError
             _ => tracing::warn!(why = finding.why, cure = finding.cure, "the store: {}", finding.what),
         }
     }
-    let server = Server::bind(transport::serve(config)).map_err(StartError::Listen)?;
+    let mut id = [0; 8];
+    env.rng.fill(&mut id);
+    let via = Arc::new(Via::new(u64::from_be_bytes(id)));
+    let server = Server::bind(transport::serve(config, &via)).map_err(StartError::Listen)?;
     let admin = Listener::bind(*config.listen.admin).await.map_err(StartError::Admin)?;
+    own_upstream::check(config, server.address(), admin.address()).await?;
 
     let metrics = Metrics::new(version, opened.store.facts(), config.rules.iter().map(|rule| &*rule.name));
     let readiness = Readiness::new(Arc::clone(&opened.store));
@@ -119,6 +123,7 @@ pub async fn start(config: &Config, version: &str) -> Result<Gateway, StartError
         routes: Arc::new(config.rules.clone()),
         upstreams,
         forwarded: transport::forwarded(config),
+        via,
     };
     let running = server.start(move |core| plan.runtime(&core), Shutdown::new()).map_err(StartError::System)?;
     reach::tell(config, &env);

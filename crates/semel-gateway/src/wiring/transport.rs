@@ -1,16 +1,18 @@
 //! The file's listening and upstream settings, as the transport takes them.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
+use http::HeaderName;
 use semel_http::Bodies;
 
-use crate::config::{Config, Forwarded as InFile, RuntimeKind, Upstream};
+use crate::config::{Config, Forwarded as InFile, Principal, RuntimeKind, Upstream};
 use crate::forward::ForwardConfig;
 use crate::pool::{Address, AddressError, PoolConfig};
-use crate::serve::{Forwarded, Runtime, ServeConfig};
+use crate::serve::{Door, Forwarded, Runtime, ServeConfig, Via};
 
 /// How clients are served.
-pub(super) fn serve(config: &Config) -> ServeConfig {
+pub(super) fn serve(config: &Config, via: &Arc<Via>) -> ServeConfig {
     let limits = &config.limits;
     let threads = config.runtime.threads.and_then(|n| NonZeroUsize::new(size(n.value)));
     let threads = threads.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
@@ -26,6 +28,8 @@ pub(super) fn serve(config: &Config) -> ServeConfig {
     serve.body_idle = *limits.body_idle;
     serve.write_idle = *limits.write_idle;
     serve.drain = *config.drain.deadline;
+    serve.door.read_behind = read_behind(config);
+    serve.door.via = Some(Arc::clone(via));
     serve
 }
 
@@ -37,6 +41,21 @@ pub(super) fn bodies(config: &Config) -> Bodies {
         .answers(bytes(limits.memory.responses.value.0))
         .arrive_within(*limits.body_timeout)
         .taken_within(*limits.write_idle)
+}
+
+/// Every field that the guard goes by, in any rule.
+fn read_behind(config: &Config) -> Arc<[HeaderName]> {
+    let mut names = Door::default().read_behind.to_vec();
+    if let Principal::Header(name) | Principal::ApiKey(name) = &config.principal.value {
+        names.push(name.clone());
+    }
+    for rule in &config.rules {
+        let p = &rule.policy;
+        names.extend([&p.key.0, &p.credentials.0, &p.retry_id.0].into_iter().flatten().cloned());
+    }
+    names.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+    names.dedup();
+    names.into()
 }
 
 /// How requests go to an upstream.

@@ -66,7 +66,7 @@ impl Gateway {
         let shutdown = Shutdown::new();
         let factory = move |core: Core| {
             let ids = Some(Arc::new(RequestIds::new(core.index() as u64)));
-            let edge = EdgeConfig { forwarded: Forwarded::Append, request_ids: ids };
+            let edge = EdgeConfig { forwarded: Forwarded::Append, request_ids: ids, via: None };
             let inner = Forward::<RequestBody>::new(forward.clone(), core);
             let run = run.clone();
             move |peer: &Peer| Edge::new(Shown { run: run.clone(), inner: inner.clone() }, edge.clone(), peer)

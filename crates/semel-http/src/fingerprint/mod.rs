@@ -99,36 +99,36 @@ impl FingerprintMode {
 }
 
 /// What the body is: its media type without parameters, and all of its content codings in order. In one pass over the
-/// fields, which costs less than two looks.
+/// fields, which costs less than two looks. Every line counts: nobody knows which of them a service reads.
 fn described(headers: &HeaderMap) -> (Cow<'_, str>, Cow<'_, str>) {
-    let (mut kind, mut codings) = (None, None::<Cow<'_, str>>);
+    let (mut kinds, mut codings) = (None, None);
     for (name, value) in headers {
         match *name {
-            // The first of several lines.
-            header::CONTENT_TYPE if kind.is_none() => kind = Some(essence(value.as_bytes())),
-            header::CONTENT_ENCODING => {
-                let coding = lower(value.as_bytes().trim_ascii());
-                match &mut codings {
-                    None => codings = Some(coding),
-                    Some(all) => {
-                        let all = all.to_mut();
-                        all.push(',');
-                        all.push_str(&coding);
-                    }
-                }
-            }
+            header::CONTENT_TYPE => add_line(&mut kinds, essence(value.as_bytes())),
+            header::CONTENT_ENCODING => add_line(&mut codings, lower(value.as_bytes().trim_ascii())),
             _ => {}
         }
     }
-    (kind.unwrap_or_default(), codings.unwrap_or_default())
+    (kinds.unwrap_or_default(), codings.unwrap_or_default())
+}
+
+fn add_line<'a>(to: &mut Option<Cow<'a, str>>, line: Cow<'a, str>) {
+    match to {
+        None => *to = Some(line),
+        Some(all) => {
+            let all = all.to_mut();
+            all.push(',');
+            all.push_str(&line);
+        }
+    }
 }
 
 const JSON: &str = "application/json";
 
-/// A media type without its parameters, in lower case.
+/// A media type without its parameters, in lower case; a list of several in full, as behind a comma another may follow.
 fn essence(value: &[u8]) -> Cow<'_, str> {
-    let end = value.iter().position(|&b| b == b';').unwrap_or(value.len());
-    lower(value[..end].trim_ascii())
+    let end = value.iter().position(|&b| b == b';').filter(|&end| !value[end..].contains(&b','));
+    lower(value[..end.unwrap_or(value.len())].trim_ascii())
 }
 
 fn lower(value: &[u8]) -> Cow<'_, str> {
@@ -218,6 +218,37 @@ mod tests {
         let path = |target| of(&FingerprintMode::Bytes, &Ask { target, ..Ask::default() });
         assert!(path("/%6frders/%e4").same(&path("/orders/%E4")));
         assert!(!path("/a%2Fb").same(&path("/a/b")));
+    }
+
+    #[test]
+    fn every_line_that_says_what_the_body_is_counts() {
+        let secret = Secret::from_material(b"0123456789abcdef").unwrap();
+        let of = |mode: &FingerprintMode, name: header::HeaderName, lines: &[&'static str], body: &[u8]| {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(&name, HeaderValue::from_static(line));
+            }
+            mode.of(&secret, &Question { method: &Method::POST, target: "/", headers: &headers, body })
+        };
+        for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING] {
+            let lines = |lines: &[&'static str]| of(&FingerprintMode::Bytes, name.clone(), lines, b"");
+            let one = lines(&["application/json"]);
+            for other in [
+                &["application/json", "text/plain"][..],
+                &["text/plain", "application/json"],
+                &["application/json", "application/json"],
+                &["application/json, text/plain"],
+                &["application/json;a=b, text/plain"],
+                &[],
+            ] {
+                assert!(!one.same(&lines(other)), "{name}: {other:?}");
+            }
+            assert!(lines(&["a/b", "c/d"]).same(&lines(&["A/b", " c/d"])), "{name}");
+            assert!(!lines(&["a/b", "c/d"]).same(&lines(&["c/d", "a/b"])), "{name}");
+        }
+        // Of two kinds, nobody knows which one a service goes by: the bytes count.
+        let spelled = |body| of(&json(), header::CONTENT_TYPE, &["application/json", "text/plain"], body);
+        assert!(!spelled(b"[1]").same(&spelled(b"[ 1]")));
     }
 
     #[test]

@@ -13,6 +13,12 @@ use crate::view::RequestView;
 pub trait Target: Send + Sync + 'static {
     /// Path and query.
     fn target<'a>(&self, request: &RequestView<'a>) -> Cow<'a, str>;
+
+    /// Where the path begins in a `target` of its making: after a host, say. At its beginning unless said otherwise.
+    fn path_at(&self, target: &str) -> usize {
+        let _ = target;
+        0
+    }
 }
 
 /// The target as some layer in front has kept it, before a router touched it. Put it into the request's extensions, and

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Response};
+use http::{HeaderMap, HeaderValue, Method, Response};
 use semel_core::{
     engine::Engine,
     identity::{Display, Identity, Key, Kind, Purpose, ScopeTag},
@@ -14,7 +14,8 @@ use semel_core::{
 
 use super::{RuleSet, Shared, early::Ahead, seen::Seen};
 use crate::{
-    names::{SEMEL_ATTEMPT, SEMEL_FENCE, SEMEL_IDENTITY, SEMEL_UNGUARDED, Status},
+    names::{IDEMPOTENCY_KEY, SEMEL_ATTEMPT, SEMEL_FENCE, SEMEL_IDENTITY, SEMEL_UNGUARDED, Status},
+    path,
     principal::PrincipalError,
     problem::{Asker, Problem, ProblemKind},
     rule::{MissingKey, Rule},
@@ -69,7 +70,11 @@ pub(super) fn admit(shared: &Arc<Shared>, request: &RequestView<'_>, seen: Seen,
         RuleSet::One(rule) => Arc::clone(rule),
         RuleSet::Many(rules) => match rules.find(request) {
             Some(rule) => rule,
-            None => return Admitted::Passes(None),
+            // A key that nobody keeps is told so.
+            None => {
+                let has_key = request.headers.contains_key(&IDEMPOTENCY_KEY);
+                return passes(shared, request, has_key.then_some(Status::Bypassed));
+            }
         },
     };
     let text = match rule.key.extract(request) {
@@ -77,7 +82,7 @@ pub(super) fn admit(shared: &Arc<Shared>, request: &RequestView<'_>, seen: Seen,
         Ok(None) if rule.missing == MissingKey::Required && rule.methods.contains(request.method) => {
             return refused(shared, &rule, request, &Problem::new(ProblemKind::KeyMissing));
         }
-        Ok(None) => return Admitted::Passes(Some(Status::Bypassed)),
+        Ok(None) => return passes(shared, request, Some(Status::Bypassed)),
         Err(why) => {
             let problem = Problem::new(ProblemKind::KeyInvalid).detail(sentence(&why));
             return refused(shared, &rule, request, &problem);
@@ -100,7 +105,9 @@ pub(super) fn admit(shared: &Arc<Shared>, request: &RequestView<'_>, seen: Seen,
     let key = if rule.per_route {
         let target = rule.target.target(request);
         let path = target.split('?').next().unwrap_or_default();
-        Key::new(&(&*text, request.method.as_str(), path), Display::Masked)
+        let (before, path) = path.split_at_checked(rule.target.path_at(&target)).unwrap_or(("", path));
+        // One identity for the spellings of a path: what tells them apart is the fingerprint, and then it is 422.
+        Key::new(&(&*text, request.method.as_str(), before, path::canonical(path)), Display::Masked)
     } else {
         Key::new(&*text, Display::Masked)
     };
@@ -130,13 +137,27 @@ pub(super) fn of_body(kind: ProblemKind) -> Problem {
     if kind == ProblemKind::TooManyBodies { problem.retry_after(Duration::from_secs(1)) } else { problem }
 }
 
+/// A request with an effect that no rule guards passes only where that is so however its path is read.
+fn passes(shared: &Shared, request: &RequestView<'_>, status: Option<Status>) -> Admitted {
+    if let RuleSet::Many(rules) = &shared.rules
+        && let Some(rule) = rules.otherwise(request)
+    {
+        return refused(shared, &rule, request, &Problem::new(ProblemKind::BadRequest).detail(SPELLED));
+    }
+    Admitted::Passes(status)
+}
+
+const SPELLED: &str = "This path can be read as another one, which is guarded; nothing was run. Send the path exactly as \
+                       the service publishes it.";
+
 /// Only a rule that rejects duplicates has to tell a network's retry from a second click.
 fn request_id(shared: &Shared, rule: &Rule, headers: &HeaderMap) -> Option<[u8; 16]> {
     if rule.policy.on_duplicate() != OnDuplicate::Reject {
         return None;
     }
-    let id = rule.retry_id.iter().find_map(|name| headers.get(name))?;
-    Some(shared.engine.secret().digest(Purpose::RequestId, &[id.as_bytes()]).short())
+    let name = rule.retry_id.iter().find(|name| headers.contains_key(*name))?;
+    let lines: Vec<&[u8]> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+    Some(shared.engine.secret().digest(Purpose::RequestId, &lines).short())
 }
 
 /// Tells the observers of a request that is refused before it has an identity.

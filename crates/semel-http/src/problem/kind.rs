@@ -49,6 +49,9 @@ kinds! {
         "This request needs an idempotency key: send a new one for each intent, and the same one with each retry.",
     /// There is something that is no key.
     KeyInvalid = "key-invalid" BAD_REQUEST false "The idempotency key is not valid.",
+    /// It is malformed, or two readers could understand it differently.
+    BadRequest = "bad-request" BAD_REQUEST false
+        "The request is malformed, or two readers could understand it differently; nothing was run.",
     /// The request's body could not be read to its end.
     RequestIncomplete = "request-incomplete" BAD_REQUEST true
         "The request's body ended early or is malformed; nothing was run.",

@@ -125,6 +125,14 @@ impl Default for Caps {
 pub trait Rules: Send + Sync + 'static {
     /// The rule; `None` lets the request pass without a guard.
     fn find(&self, request: &RequestView<'_>) -> Option<Arc<Rule>>;
+
+    /// Asked of a request that is about to pass without a guard: the rule that would not let it pass, were its path read
+    /// in another way ([`path::readings`](crate::path::readings)). Such a request is refused: the service behind may read
+    /// it so. None unless said otherwise.
+    fn otherwise(&self, request: &RequestView<'_>) -> Option<Arc<Rule>> {
+        let _ = request;
+        None
+    }
 }
 
 impl<F: Fn(&RequestView<'_>) -> Option<Arc<Rule>> + Send + Sync + 'static> Rules for F {

@@ -11,6 +11,7 @@ mod bounds;
 pub(crate) mod client;
 mod crashes;
 mod disconnects;
+mod edges;
 pub(crate) mod gateway;
 mod hostile;
 mod life;

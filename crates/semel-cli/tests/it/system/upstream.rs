@@ -131,7 +131,7 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
         if let Some(witness) = &state.witness {
             witness(&effect, &created);
         }
-        let answer: Vec<u8> = match words[0] {
+        let answer: Vec<u8> = match words.first().copied().unwrap_or("") {
             "slow" => {
                 tokio::time::sleep(Duration::from_millis(number(1) as u64)).await;
                 plain(201, "Content-Type: application/json\r\n", created.as_bytes())
