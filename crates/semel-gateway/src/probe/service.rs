@@ -16,6 +16,7 @@ use semel_core::store::StoreAdmin;
 use tower_service::Service;
 
 use super::{answer::answer, is_ours};
+use crate::serve::Lasting;
 
 /// The gateway that answers probes.
 pub(crate) struct Host {
@@ -70,6 +71,15 @@ pin_project! {
     pub(crate) enum Answering<F> {
         Theirs { #[pin] theirs: F },
         Own { own: Pin<Box<dyn Future<Output = Response<Bytes>> + Send>> },
+    }
+}
+
+impl<F: Lasting> Lasting for Answering<F> {
+    fn lasts(&self) -> bool {
+        match self {
+            Self::Theirs { theirs } => theirs.lasts(),
+            Self::Own { .. } => false,
+        }
     }
 }
 
