@@ -466,7 +466,9 @@ impl Inner {
 
 /// A duration between `d` and `d` + 25 %, as a random byte says.
 fn jittered(d: Duration, byte: u8) -> Duration {
-    d + d / 4 * u32::from(byte) / 255
+    // In whole numbers: to divide a `Duration` takes several times as long.
+    let nanos = u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
+    d.saturating_add(Duration::from_nanos(nanos / (4 * 255) * u64::from(byte)))
 }
 
 impl Drop for Inner {

@@ -112,15 +112,13 @@ fn mask(Shown { mut text, len, .. }: Shown) -> String {
     text.truncate(end);
     text.push_str("…(");
     // Written by hand: the formatter costs more than the rest of this function.
-    let mut unit = 1;
-    while len / unit >= 10 {
-        unit *= 10;
+    let (mut end, mut rest, mut at) = (*b"00000000000000000000)", len, 20);
+    while at == 20 || rest > 0 {
+        at -= 1;
+        end[at] += u8::try_from(rest % 10).unwrap_or(0);
+        rest /= 10;
     }
-    while unit > 0 {
-        text.push(char::from(b'0' + u8::try_from(len / unit % 10).unwrap_or(0)));
-        unit /= 10;
-    }
-    text.push(')');
+    text.push_str(std::str::from_utf8(&end[at..]).unwrap_or(")"));
     text
 }
 

@@ -1,6 +1,7 @@
 //! One request, one connection, one answer.
 
 use std::{
+    convert::Infallible,
     future::{Future, poll_fn},
     pin::{Pin, pin},
     sync::Arc,
@@ -32,7 +33,7 @@ pub(super) fn run<B>(
     shared: Arc<Shared<B>>,
     mut request: Request<B>,
     run: Option<Run>,
-) -> impl Future<Output = Response<ResponseBody<B>>> + Send + 'static
+) -> impl Future<Output = Result<Response<ResponseBody<B>>, Infallible>> + Send + 'static
 where
     B: Payload,
 {
@@ -51,15 +52,15 @@ where
     // As the connection takes it, once: each such change moves the whole head.
     let mut request = request.map(Outgoing::new);
     async move {
-        loop {
+        let answer = loop {
             let (mut link, age, now) = match shared.pool.take(want).await {
                 Ok(taken) => taken,
-                Err(e) => return unreachable(&shared, &about, &e),
+                Err(e) => break unreachable(&shared, &about, &e),
             };
             // Connecting takes its time, and a process can be stopped for longer. Another owner may run by now.
             if about.run.as_ref().is_some_and(|run| !run.still_good()) {
                 shared.pool.give_back(link);
-                return unreachable(&shared, &about, &"the lease was over before the first byte");
+                break unreachable(&shared, &about, &"the lease was over before the first byte");
             }
             if age == Age::Fresh {
                 shared.config.counters.connected.add_one();
@@ -73,12 +74,12 @@ where
             let untouched = link.written() == before;
             match outcome {
                 Some(Ok(answer)) if answer.status() == StatusCode::SWITCHING_PROTOCOLS => {
-                    return match upgrade {
+                    break match upgrade {
                         Some(client) => upgrade::join(&shared.core, client, link, answer),
                         None => broken(&shared, &about, age, &"it switched protocols unasked"),
                     };
                 }
-                Some(Ok(answer)) => return pass_on(&shared, &about, link, answer, age, whole),
+                Some(Ok(answer)) => break pass_on(&shared, &about, link, answer, age, whole),
                 Some(Err(mut e)) => match e.take_message() {
                     // Nothing was written: on a connection that had been at rest this is what its end looks like.
                     Some(again) if age == Age::Reused => {
@@ -86,15 +87,16 @@ where
                         request = again;
                         want = Want::Fresh;
                     }
-                    Some(_) => return unreachable(&shared, &about, e.error()),
-                    None if link.sent() == Sent::Failed => return client_problem(e.error()).answer(),
-                    None if untouched => return unreachable(&shared, &about, e.error()),
-                    None => return broken(&shared, &about, age, e.error()),
+                    Some(_) => break unreachable(&shared, &about, e.error()),
+                    None if link.sent() == Sent::Failed => break client_problem(e.error()).answer(),
+                    None if untouched => break unreachable(&shared, &about, e.error()),
+                    None => break broken(&shared, &about, age, e.error()),
                 },
-                None if untouched => return unreachable(&shared, &about, &"nothing could be written in time"),
-                None => return timed_out(&shared, &about),
+                None if untouched => break unreachable(&shared, &about, &"nothing could be written in time"),
+                None => break timed_out(&shared, &about),
             }
-        }
+        };
+        Ok(answer)
     }
 }
 

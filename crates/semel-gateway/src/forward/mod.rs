@@ -37,7 +37,6 @@ use std::{
     time::Duration,
 };
 
-use futures_util::FutureExt;
 use http::{HeaderValue, Request, Response};
 use semel_core::{engine::Run, observe::Seldom, pinned};
 use tower_service::Service;
@@ -138,7 +137,7 @@ where
 
     /// Sends a request that belongs to `run`: not a byte of it goes out once the run's lease is over.
     pub fn send(&self, request: Request<B>, run: Option<Run>) -> <Self as Service<Request<B>>>::Future {
-        pinned(|| exchange::run(self.shared.clone(), request, run).map(Ok))
+        pinned(|| exchange::run(self.shared.clone(), request, run))
     }
 
     /// The connections.
