@@ -38,7 +38,8 @@ pub struct Event<'a> {
     pub attempt: u32,
     /// What happened.
     pub what: What<'a>,
-    /// How long it took, where that means something: a claim from its sending, work from its start.
+    /// How long it took, where that means something: a claim from its sending, work from its start. Of an answer or refusal
+    /// by a recorded outcome: how long ago that was settled, by the rule's time to live.
     pub took: Option<Duration>,
     /// Of an unknown outcome: the words that are recorded with it, which tell what was seen last. For people with rights.
     pub last: Option<&'a str>,

@@ -101,6 +101,15 @@ impl Refusal {
         }
     }
 
+    /// How long the record of what was done is still kept, where that is known.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        match self {
+            Self::Duplicate { rest_of_window, .. } => *rest_of_window,
+            Self::OutcomeUnavailable { kept } => kept.as_ref().map(|recorded| recorded.left),
+            _ => None,
+        }
+    }
+
     /// When it is worth coming back, where that is known.
     #[must_use]
     pub const fn retry_after(&self) -> Option<Duration> {

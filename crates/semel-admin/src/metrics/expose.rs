@@ -59,6 +59,7 @@ impl Collector for Scrape {
         let e = &mut encoder;
         self.requests(e)?;
         self.rules(e)?;
+        self.copies(e)?;
         self.times(e)?;
         self.levels(e)?;
         self.facts(e)
@@ -114,6 +115,29 @@ impl Scrape {
                 }
                 ConstCounter::new(pick(rule).get()).encode(family.encode_family(&[("rule", rule.name())])?)?;
             }
+        }
+        Ok(())
+    }
+
+    fn copies(&self, e: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        // What no rule is about has no record.
+        let rules = || self.metrics.0.rules.iter().filter(|rule| !rule.name().is_empty());
+        let help = "Records that were asked for again since the start, an estimate";
+        let mut family = e.encode_descriptor("records_asked_again", help, None, MetricType::Gauge)?;
+        for rule in rules() {
+            let records = i64::try_from(rule.again.records()).unwrap_or(i64::MAX);
+            ConstGauge::new(records).encode(family.encode_family(&[("rule", rule.name())])?)?;
+        }
+        let help = "How long after a record was settled its copies came";
+        let mut family = e.encode_descriptor("copy_gap_seconds", help, None, MetricType::Histogram)?;
+        for rule in rules() {
+            let gaps = rule.again.gaps();
+            family.encode_family(&[("rule", rule.name())])?.encode_histogram::<NoLabelSet>(
+                gaps.sum,
+                gaps.count,
+                &gaps.buckets,
+                None,
+            )?;
         }
         Ok(())
     }

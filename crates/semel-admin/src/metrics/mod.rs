@@ -1,5 +1,6 @@
 //! What is counted and how long things take: typed handles, made once, lock-free to feed.
 
+mod again;
 mod expose;
 mod histogram;
 mod label;
@@ -13,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 use semel_core::engine::{Load, StoreState};
 use semel_core::store::StoreFacts;
 
+pub use again::Again;
 pub use expose::{CONTENT_TYPE, Levels};
 pub use histogram::{Histogram, Snapshot};
 pub use label::{Op, Outcome, Why};

@@ -2,6 +2,7 @@
 
 use semel_core::engine::Kept;
 use semel_core::observe::{Event, Observer, StoreCall, What};
+use semel_core::refusal::Refusal;
 
 use super::{Metrics, Op, Outcome, Why};
 
@@ -9,6 +10,12 @@ impl Observer for Metrics {
     /// One or two relaxed additions; one look into a map that never changes.
     fn on(&self, event: &Event<'_>) {
         let rule = self.rule(event.rule);
+        if is_copy(&event.what) {
+            rule.again.asked(event.identity);
+            if let Some(gap) = event.took {
+                rule.again.after(gap);
+            }
+        }
         match &event.what {
             What::Granted => {
                 if let Some(took) = event.took {
@@ -43,6 +50,22 @@ impl Observer for Metrics {
             // Waiting and overdue leases are levels and warnings, not ends: what follows them is counted.
             _ => {}
         }
+    }
+}
+
+/// Whether a record was asked for again.
+fn is_copy(what: &What<'_>) -> bool {
+    match what {
+        What::Replayed { .. } => true,
+        What::Refused(refusal) => matches!(
+            refusal,
+            Refusal::InFlight { .. }
+                | Refusal::Duplicate { .. }
+                | Refusal::OutcomeUnknown { .. }
+                | Refusal::OutcomeUnavailable { .. }
+                | Refusal::Parked { .. }
+        ),
+        _ => false,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::again::Again;
 use super::label::{Outcome, Why};
 
 /// A number that only grows. One relaxed addition.
@@ -27,6 +28,8 @@ pub struct RuleMetrics {
     name: Box<str>,
     outcomes: Box<[Counter]>,
     unguarded: Box<[Counter]>,
+    /// `semel_records_asked_again` and `semel_copy_gap_seconds`: copies.
+    pub again: Again,
     /// `semel_lease_lost_total`: another owner held the record while the work ran.
     pub lease_lost: Counter,
     /// `semel_panics_total`: work that panicked.
@@ -44,6 +47,7 @@ impl RuleMetrics {
             name: name.into(),
             outcomes: counters(Outcome::ALL.len()),
             unguarded: counters(Why::ALL.len()),
+            again: Again::default(),
             lease_lost: Counter::default(),
             panics: Counter::default(),
             overheld: Counter::default(),

@@ -229,6 +229,11 @@ pub struct Stats {
     #[arg(long, value_enum, default_value_t = By::Rule)]
     pub by: By,
 
+    /// Admin address of a gateway, or a file with its metrics: says how often records are asked for again; all gateways of the
+    /// store, one by one
+    #[arg(long, env = "SEMEL_KEYS_GATEWAY", value_name = "URL|FILE", value_delimiter = ' ')]
+    pub gateway: Vec<String>,
+
     /// JSON instead of a table
     #[arg(long)]
     pub json: bool,

@@ -1,5 +1,6 @@
 //! `semel keys`: look into a store, and settle by hand what nobody can tell.
 
+mod again;
 pub mod args;
 mod audit;
 mod change;

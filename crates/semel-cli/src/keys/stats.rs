@@ -5,10 +5,11 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use semel_core::StoreTime;
-use semel_core::record::{HEADER_LEN, Rest};
+use semel_core::record::{HEADER_LEN, Payload, Rest};
 use semel_core::store::{Entry, StoreAdmin};
 use serde::Serialize;
 
+use super::again::{self, Asked};
 use super::args::{By, Stats};
 use super::pages::Pages;
 use super::time;
@@ -26,13 +27,30 @@ const LEFT: [(Duration, &str); 6] = [
 ];
 
 /// One group of records.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 struct Group {
     records: u64,
     /// Header and what the record carries; what the store's own keys and indexes take comes on top.
     bytes: u64,
     /// Records by the time they still have: under 1 min, 10 min, 1 h, 6 h, 1 d, 7 d, and more.
     ends_in: [u64; LEFT.len() + 1],
+    /// How it is asked for again, where gateways were named.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    again: Option<Again>,
+}
+
+/// How the records of a rule are asked for again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+struct Again {
+    /// Share of the records that nobody asked for again, 0 to 1.
+    never_asked_again: Option<f64>,
+    /// Copies that this was seen of.
+    copies: f64,
+    /// Within so many seconds 99.9 per cent of the copies came.
+    gap_p999_s: Option<u64>,
+    /// Records that are ten times as old as that, and what they take: what a shorter time to live would free.
+    outlived: u64,
+    outlived_bytes: u64,
 }
 
 impl Group {
@@ -42,6 +60,9 @@ impl Group {
         let left = entry.record.expires_at.since(now);
         let bucket = LEFT.iter().position(|(end, _)| left < *end).unwrap_or(LEFT.len());
         self.ends_in[bucket] += 1;
+        if let Some(again) = &mut self.again {
+            again.add(entry, now);
+        }
     }
 
     fn and(mut self, other: &Self) -> Self {
@@ -54,12 +75,76 @@ impl Group {
     }
 }
 
+/// What lives so many times as long as its last copies come is kept for nobody.
+const TENFOLD: u32 = 10;
+
+impl Again {
+    fn of(asked: &Asked) -> Self {
+        Self {
+            never_asked_again: asked.never(),
+            copies: asked.copies(),
+            gap_p999_s: asked.gap().map(|gap| gap.as_secs()),
+            ..Self::default()
+        }
+    }
+
+    /// The time to live that would do.
+    fn enough(&self) -> Option<Duration> {
+        self.gap_p999_s.map(|gap| Duration::from_secs(gap) * TENFOLD)
+    }
+
+    fn add(&mut self, entry: &Entry, now: StoreTime) {
+        let Some(enough) = self.enough() else { return };
+        let Ok(rest) = Rest::read(&entry.record.rest) else { return };
+        if let Payload::Outcome { settled_at, .. } = rest.payload
+            && now.since(settled_at) > enough
+        {
+            self.outlived += 1;
+            self.outlived_bytes += (HEADER_LEN + entry.record.rest.len()) as u64;
+        }
+    }
+
+    fn words(&self, rule: &str) -> String {
+        let Some(never) = self.never_asked_again else {
+            return format!("{rule}: nothing ran since its gateways started");
+        };
+        let mut text = format!("{rule}: {:.1} % of the records were never asked for again", never * 100.0);
+        match (self.gap_p999_s, self.enough()) {
+            (Some(gap), Some(enough)) => {
+                let gap = time::words(Duration::from_secs(gap));
+                text.push_str(&format!("; 99.9 % of {} copies came within {gap}", self.copies));
+                if self.outlived > 0 {
+                    text.push_str(&format!(
+                        ". MARK: {} {} that tenfold: a ttl of {} would free {}",
+                        self.outlived,
+                        if self.outlived == 1 { "record outlives" } else { "records outlive" },
+                        time::words(enough),
+                        time::bytes(self.outlived_bytes)
+                    ));
+                }
+            }
+            _ if self.copies > 0.0 => text.push_str("; copies come after more than 30 days, too"),
+            _ => text.push_str("; no copy of a finished one came"),
+        }
+        text
+    }
+}
+
 pub(super) async fn run(store: &dyn StoreAdmin, args: &Stats) -> Result<Exit, Failure> {
+    if !args.gateway.is_empty() && args.by != By::Rule {
+        return Err(Failure::usage("--gateway tells of rules: take --by rule, or leave --gateway out"));
+    }
+    let asked = match args.gateway.is_empty() {
+        true => BTreeMap::new(),
+        false => again::read(&args.gateway).await?,
+    };
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
     let mut pages = Pages::of(store, args.narrow.filter());
     while let Some((entries, now)) = pages.next().await? {
         for entry in &entries {
-            groups.entry(name(args.by, entry, now)).or_default().add(entry, now);
+            let name = name(args.by, entry, now);
+            let again = asked.get(&name).map(Again::of);
+            groups.entry(name).or_insert_with(|| Group { again, ..Group::default() }).add(entry, now);
         }
     }
     let mut out = Out::stdout();
@@ -103,6 +188,10 @@ fn table(by: By, groups: &BTreeMap<String, Group>, look: Look) -> String {
         let indent = line.chars().count();
         text.push_str(&line);
         text.push_str(&look.wrap(&ends(group), indent));
+        text.push('\n');
+    }
+    for (name, again) in groups.iter().filter_map(|(name, group)| Some((name, group.again.as_ref()?))) {
+        text.push_str(&look.wrap(&again.words(name), 0));
         text.push('\n');
     }
     text

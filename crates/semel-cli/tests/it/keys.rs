@@ -212,6 +212,36 @@ async fn stats_count_by_what_is_asked_for() {
     assert!(words.out.starts_with("RULE     RECORDS      SIZE  ENDS IN\nsubmit         3"), "{}", words.out);
 }
 
+/// What is kept far longer than its copies come takes room for nobody.
+#[tokio::test]
+async fn stats_mark_a_rule_whose_records_outlive_their_copies_tenfold() {
+    let seeded = Seeded::new().await;
+    let file = seeded.dir.path().join("metrics.txt");
+    let metrics = |bound: &str| {
+        format!(
+            "semel_requests_total{{rule=\"submit\",outcome=\"fresh\"}} 200\nsemel_records_asked_again{{rule=\"submit\"}} 10\n\
+             semel_copy_gap_seconds_bucket{{rule=\"submit\",le=\"{bound}\"}} 12\n"
+        )
+    };
+    std::fs::write(&file, metrics("0")).expect("a file");
+    let ended = seeded.keys(&["stats", "--gateway", "metrics.txt", "--json"]).await;
+    let json = ended.json();
+    assert_eq!(
+        (&json["submit"]["never_asked_again"], &json["submit"]["outlived"]),
+        (&0.95.into(), &1.into()),
+        "{json}"
+    );
+    let words = seeded.keys(&["stats", "--gateway", "metrics.txt"]).await.out;
+    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("submit: 95.0 % of the records were never asked for again"), "{words}");
+    assert!(words.contains("MARK: 1 record outlives that tenfold: a ttl of"), "{words}");
+    std::fs::write(&file, metrics("86400")).expect("a file");
+    let words = seeded.keys(&["stats", "--gateway", "metrics.txt"]).await.out;
+    assert!(!words.contains("MARK"), "{words}");
+    let other = seeded.keys(&["stats", "--by", "state", "--gateway", "metrics.txt"]).await;
+    assert!(other.code == 2 && other.err.contains("take --by rule"), "{other:?}");
+}
+
 #[tokio::test]
 async fn an_export_has_every_record_and_no_body() {
     let seeded = Seeded::new().await;

@@ -58,11 +58,13 @@ fn duplicate(inner: &Arc<Inner>, turned: Turned) -> impl Future<Output = Result<
             // Boxed, so that the future of one who does not wait is small.
             Why::Met(met) => Box::pin(waiting::wait(inner, *met)).await.map(|recorded| (recorded, true)),
         };
-        let what = match &answer {
-            Ok((_, waited)) => What::Replayed { waited: *waited },
-            Err(refusal) => What::Refused(refusal),
+        let (what, left) = match &answer {
+            Ok((recorded, waited)) => (What::Replayed { waited: *waited }, Some(recorded.left)),
+            Err(refusal) => (What::Refused(refusal), refusal.left()),
         };
-        inner.emit(&Event::new(&turned.identity, turned.policy.name(), what));
+        let mut event = Event::new(&turned.identity, turned.policy.name(), what);
+        event.took = left.map(|left| turned.policy.ttl().saturating_sub(left));
+        inner.emit(&event);
         answer
     }
 }
