@@ -18,6 +18,8 @@ mod pool;
 pub mod postgres;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod record;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod url_options;
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub use error::{ConnectError, Migrated, Schema};

@@ -13,7 +13,21 @@ use super::{
     mark::{Known, Trouble},
     sql,
 };
-use crate::{ConnectError, pool::Server};
+use crate::{ConnectError, pool::Server, url_options::refuse_unknown};
+
+/// What may stand behind the question mark. Character set, collation and time zone of a session are the store's own.
+const OPTIONS: &[&str] = &[
+    "ssl-mode",
+    "sslmode",
+    "ssl-ca",
+    "sslca",
+    "ssl-cert",
+    "sslcert",
+    "ssl-key",
+    "sslkey",
+    "statement-cache-capacity",
+    "socket",
+];
 
 /// A server that was looked at once and is whose it should be.
 #[derive(Debug)]
@@ -41,6 +55,7 @@ impl Door {
         if !(url.starts_with("mysql://") || url.starts_with("mariadb://")) {
             return Err("it begins with `mysql://`".into());
         }
+        refuse_unknown(url, OPTIONS)?;
         let options: MySqlConnectOptions = url.parse().map_err(|e: sqlx::Error| e.to_string())?;
         if options.get_database().is_none_or(str::is_empty) {
             return Err("it names the database after the host: `mysql://user@host/semel`".into());

@@ -7,7 +7,30 @@ use sqlx::{
     postgres::{PgConnectOptions, PgRow},
 };
 
-use crate::ConnectError;
+use crate::{ConnectError, url_options::refuse_unknown};
+
+/// What may stand behind the question mark.
+const OPTIONS: &[&str] = &[
+    "sslmode",
+    "ssl-mode",
+    "sslrootcert",
+    "ssl-root-cert",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "statement-cache-capacity",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+    "options[",
+];
 
 /// How often two connections are asked which session they have.
 const LOOKS: usize = 4;
@@ -17,6 +40,7 @@ pub(super) fn parse(url: &str) -> Result<PgConnectOptions, ConnectError> {
     if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
         return Err(ConnectError::Url { why: "it begins with `postgres://user@host:port/database`".into() });
     }
+    refuse_unknown(url, OPTIONS).map_err(|why| ConnectError::Url { why })?;
     let options: PgConnectOptions = url.parse().map_err(|error| ConnectError::Url { why: format!("{error}") })?;
     let options = match options.get_application_name() {
         Some(_) => options,

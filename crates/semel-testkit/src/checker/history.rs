@@ -178,6 +178,13 @@ impl Collector {
         self.hear(What::Last { identity: identity.into(), last });
     }
 
+    /// How many callers were told this kind of answer so far.
+    #[must_use]
+    pub fn told(&self, kind: &str) -> usize {
+        let events = self.0.events.lock();
+        events.1.iter().filter(|event| matches!(&event.what, What::Told { label, .. } if label == kind)).count()
+    }
+
     /// How many calls there were.
     #[must_use]
     pub fn calls(&self) -> u64 {

@@ -3,6 +3,7 @@
 use std::{
     ffi::OsString,
     fs, io,
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
     sync::{Arc, Weak},
@@ -12,7 +13,7 @@ use std::{
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 
-use super::{Process, free_port};
+use super::{Process, SmallDisk, free_port};
 
 /// How often another port is tried where somebody took the one that was free.
 const PORTS: usize = 5;
@@ -148,6 +149,28 @@ impl MariaDb {
             }
         }
         panic!("MariaDB does not start again; it said\n{}", self.said());
+    }
+
+    /// Ends it without a word and starts it on the same port with an empty data directory, as after a disk was replaced.
+    ///
+    /// # Panics
+    /// As [`restart`](Self::restart).
+    pub async fn restart_empty(&mut self) {
+        self.process.kill();
+        fs::remove_dir_all(self.data()).expect("a folder of one's own can be removed");
+        copy(&template(), &self.data()).expect("the template can be copied");
+        self.restart().await;
+    }
+
+    /// Moves a database without tables to another disk, for what is to run out of room.
+    ///
+    /// # Panics
+    /// When it cannot be moved.
+    pub fn move_database(&self, database: &str, disk: &SmallDisk) {
+        let (from, to) = (self.data().join(database), disk.path().join(database));
+        copy(&from, &to).expect("an empty database is a small folder");
+        fs::remove_dir_all(&from).expect("a folder of one's own can be removed");
+        symlink(&to, &from).expect("a link can be made");
     }
 }
 

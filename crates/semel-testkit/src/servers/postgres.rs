@@ -9,7 +9,7 @@ use std::{path::Path, process::Command};
 
 use tempfile::TempDir;
 
-use super::{Process, free_port};
+use super::{Process, SmallDisk, free_port};
 
 /// How often a port that somebody else took is exchanged for another.
 const TRIES: usize = 5;
@@ -43,6 +43,21 @@ impl Postgres {
     pub async fn start_with(settings: &[&str]) -> Self {
         let empty = cluster::kept("empty", async || cluster::make()).await;
         Self::copy_of(&empty, settings).await
+    }
+
+    /// One that speaks TLS as well, with this certificate and its key.
+    ///
+    /// # Panics
+    /// See [`Postgres::start`].
+    pub async fn start_tls(certificate: &Path, key: &Path) -> Self {
+        let empty = cluster::kept("empty", async || cluster::make()).await;
+        let dir = cluster::folder();
+        cluster::copy(&empty, &dir.path().join("data"));
+        // The server believes only in a key that is its user's and nobody else's.
+        for (from, to) in [(certificate, "server.crt"), (key, "server.key")] {
+            cluster::give_file(from, &dir.path().join("data").join(to));
+        }
+        Self::on(dir, vec!["ssl=on".to_owned()]).await
     }
 
     /// A server on a copy of one that was prepared once and is kept beside the tests' program. A new `name` is prepared
@@ -87,7 +102,7 @@ impl Postgres {
         for _ in 0..TRIES {
             let port = free_port();
             let mut process = launch(dir.path(), port, &settings);
-            if answers(&mut process, port).await {
+            if is_ready(&mut process, dir.path()).await {
                 return Self { process, dir: Some(dir), port, settings };
             }
             assert!(process.said().contains("Address already in use"), "{}", process.said());
@@ -137,6 +152,16 @@ impl Postgres {
         run(psql.arg(self.url_of(database))).trim_end().to_owned()
     }
 
+    /// A tablespace on another disk, for what is to run out of room.
+    ///
+    /// # Panics
+    /// When it cannot be made there.
+    pub fn tablespace(&self, name: &str, disk: &SmallDisk) {
+        let place = disk.path().join(name);
+        cluster::make_folder(&place);
+        self.sql(&format!("CREATE TABLESPACE {name} LOCATION '{}'", place.display()));
+    }
+
     /// Makes a standby the primary, and waits until it is.
     ///
     /// # Panics
@@ -163,7 +188,7 @@ impl Postgres {
         assert!(!self.process.runs(), "stop it first");
         let dir = self.dir.as_ref().expect("a server has its folder until it ends");
         self.process = launch(dir.path(), self.port, &self.settings);
-        assert!(answers(&mut self.process, self.port).await, "{}", self.process.said());
+        assert!(is_ready(&mut self.process, dir.path()).await, "{}", self.process.said());
     }
 
     /// Stops it and starts it again.
@@ -204,22 +229,23 @@ fn launch(dir: &Path, port: u16, settings: &[String]) -> Process {
     Process::start("postgres", &mut command, &dir.join("log"))
 }
 
-/// Whether it answers; `false` when it ended instead.
-async fn answers(process: &mut Process, port: u16) -> bool {
-    let port = port.to_string();
-    let (mut polls, mut answers) = (0, false);
-    while !answers && process.runs() {
-        polls += 1;
-        assert!(polls < 3_000, "it does not begin to answer:\n{}", process.said());
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        let mut ready = Command::new(cluster::program("pg_isready"));
-        answers = ready
-            .args(["-q", "-h", "127.0.0.1", "-U", "postgres", "-d", "postgres", "-p", &port])
-            .status()
-            .is_ok_and(|status| status.success());
+/// Whether the server takes connections; `false` when it ended instead. It says so itself, beside its data.
+async fn is_ready(process: &mut Process, dir: &Path) -> bool {
+    let says = dir.join("data/postmaster.pid");
+    for _ in 0..12_000 {
+        if !process.runs() {
+            return false;
+        }
+        let words = std::fs::read_to_string(&says).unwrap_or_default();
+        let mut lines = words.lines();
+        // A server that was killed before may have left its own words.
+        let own = lines.next().and_then(|line| line.trim().parse().ok()) == Some(process.id());
+        if own && lines.nth(6).is_some_and(|line| line.trim() == "ready") {
+            return true;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    // Another server may have the port, and answer there.
-    answers && process.runs()
+    panic!("it does not begin to answer:\n{}", process.said())
 }
 
 /// What a command says when it succeeds.

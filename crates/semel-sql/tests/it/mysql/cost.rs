@@ -1,12 +1,20 @@
 //! What calls cost the server, by its own counts.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use semel_core::{
+    env::Env,
     record::StateCode,
     store::{AskFor, Claimed, Filter, NewToken, Renewal, Store, StoreAdmin},
 };
 use semel_sql::{MySqlStore, Options};
+use semel_testkit::servers::proxy::{Proxy, Rule, Speaks};
 use sqlx::{AssertSqlSafe, Row, mysql::MySqlConnection};
 
 use super::{
@@ -15,16 +23,16 @@ use super::{
 };
 
 /// A server's counters.
-struct Counter {
+pub(super) struct Counter {
     connection: MySqlConnection,
 }
 
 impl Counter {
-    async fn of(place: &Place) -> Self {
+    pub(super) async fn of(place: &Place) -> Self {
         Self { connection: place.connection().await }
     }
 
-    async fn value(&mut self, name: &str) -> u64 {
+    pub(super) async fn value(&mut self, name: &str) -> u64 {
         let sql = format!("SHOW GLOBAL STATUS LIKE '{name}'");
         let row = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_one(&mut self.connection).await.unwrap();
         row.try_get::<String, _>(1).unwrap().parse().unwrap()
@@ -112,6 +120,56 @@ async fn every_call_costs_the_statements_that_are_promised() {
         ("use of a token", 2),
     ];
     assert_eq!(cost, promised);
+}
+
+/// Each call about keys from `n` on.
+pub(super) async fn calls(store: &MySqlStore, n: u64) {
+    let claims = [hold(store, n).await, hold(store, n + 1).await, hold(store, n + 2).await];
+    let _ = store.claim(&ask(n)).await.unwrap();
+    for held in [&claims[..1], &claims[..]] {
+        let batch: Vec<_> = held.iter().map(|claim| Renewal { claim, lease: 2 * LEASE, keep: TTL }).collect();
+        store.renew(&batch).await.unwrap();
+    }
+    let _ = store.settle(&claims[0], &done(b"x")).await.unwrap();
+    let _ = store.settle(&claims[1], &unknown()).await.unwrap();
+    let _ = store.release(&free(&claims[2])).await.unwrap();
+    let _ = store.claim(&ask(n + 2)).await.unwrap();
+    store.delete(&id(n), StateCode::Done).await.unwrap();
+    let token = NewToken { identity: id(n + 3), ttl: TTL, max_life: 2 * TTL, rest: plain() };
+    let _ = store.issue(&token).await.unwrap();
+    let _ = store.extend(&id(n + 3), 2 * TTL).await.unwrap();
+    assert!(store.withdraw(&id(n + 3)).await.unwrap());
+    store.list(&Filter { state: Some(StateCode::Unknown), ..Filter::default() }, None, 10).await.unwrap();
+    store.audit("somebody did something").await.unwrap();
+    store.purge(10).await.unwrap();
+    store.health().await.unwrap();
+}
+
+/// The driver sets no `TCP_NODELAY`: a packet that has no answer would keep the next one back until the server acknowledges
+/// it, which takes 40 ms. So no call sends one: closing a statement, sending long data.
+#[tokio::test]
+async fn no_call_sends_a_packet_that_has_no_answer() {
+    const SILENT: [u8; 2] = [0x18, 0x19];
+    let place = Place::alone(&[]).await;
+    let (port, mut counter) = (place.server.port(), Counter::of(&place).await);
+    let proxy = Proxy::speaking(Speaks::MySql, ([127, 0, 0, 1], port).into()).await;
+    let seen = Arc::new([const { AtomicU64::new(0) }; 2]);
+    let sees = Arc::clone(&seen);
+    // It fits nothing, and sees everything.
+    proxy.rule(Rule::when(move |request| {
+        let silent = request.bytes.get(4).is_some_and(|command| SILENT.contains(command));
+        sees[usize::from(silent)].fetch_add(1, Ordering::SeqCst);
+        false
+    }));
+    let url = place.url().replace(&port.to_string(), &proxy.address().port().to_string());
+    let store = MySqlStore::connect(&url, &Env::system(), Options { connections: 1, ..options() }).await.unwrap();
+    for n in 0..3 {
+        calls(&store, 10 * n).await;
+    }
+    let executed = counter.value("Com_stmt_execute").await;
+    let [answered, silent] = seen.each_ref().map(|count| count.load(Ordering::SeqCst));
+    assert!(executed > 50 && answered > executed, "{executed} statements in {answered} requests");
+    assert_eq!(silent, 0);
 }
 
 #[tokio::test]

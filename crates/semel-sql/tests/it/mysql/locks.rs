@@ -41,11 +41,12 @@ async fn holding(place: &Place, n: u64) -> MySqlConnection {
 #[tokio::test]
 async fn a_claim_waiting_for_a_row_lock_gets_no_longer_a_lease() {
     let place = Place::shared().await;
-    let store = place.store().await;
+    let store = place.store_with(Options { lock_timeout: Duration::from_secs(10), ..options() }).await;
     let mut other = inserting(&place, 1).await;
     let before = store.health().await.unwrap().now;
     let asked = ask(1);
-    let waits = Duration::from_millis(700);
+    // Half of it is what a busy machine may take to begin.
+    let waits = Duration::from_secs(4);
     let (answer, ()) = tokio::join!(store.claim(&asked), async {
         tokio::time::sleep(waits).await;
         tell(&mut other, "ROLLBACK").await;

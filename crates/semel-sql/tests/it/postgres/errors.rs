@@ -117,7 +117,8 @@ async fn sessions_that_ended_cost_one_unknown_call_at_most() {
 #[tokio::test]
 async fn a_claim_waiting_for_a_row_lock_gets_no_longer_a_lease() {
     let bed = Bed::<false>::start().await;
-    let store = bed.store().await;
+    let (lock_timeout, call_timeout) = (Duration::from_secs(20), Duration::from_secs(30));
+    let store = bed.store_with(Options { lock_timeout, call_timeout, ..Options::default() }).await;
     let first = hold(&store, 1).await;
     let free =
         semel_core::store::Releasing::Held { claim: &first, counts: true, park: false, keep: LEASE, rest: done_rest() };
@@ -125,7 +126,8 @@ async fn a_claim_waiting_for_a_row_lock_gets_no_longer_a_lease() {
     let mut other = PgConnection::connect(&bed.url()).await.unwrap();
     sqlx::raw_sql("BEGIN; SELECT FROM semel_record FOR UPDATE").execute(&mut other).await.unwrap();
     let began = now();
-    let wait = Duration::from_millis(700);
+    // Half of it is what a busy machine may take to begin.
+    let wait = Duration::from_secs(4);
     let question = ask(1);
     let (claimed, ()) = tokio::join!(store.claim(&question), async {
         tokio::time::sleep(wait).await;

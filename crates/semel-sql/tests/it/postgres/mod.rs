@@ -7,6 +7,7 @@ mod changes;
 mod conformance;
 mod counted;
 mod errors;
+mod growth;
 mod marks;
 mod migrations;
 mod mutants;

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     os::unix::{
-        fs::{MetadataExt, chown},
+        fs::{MetadataExt, PermissionsExt, chown},
         process::CommandExt,
     },
     path::{Path, PathBuf},
@@ -63,10 +63,27 @@ pub(super) fn folder() -> TempDir {
     let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     let dir = tempfile::Builder::new().prefix("semel-postgres-").tempdir_in(place);
     let dir = dir.expect("a temporary folder can be made");
-    if let Some((uid, gid)) = user() {
-        chown(dir.path(), Some(uid), Some(gid)).expect("root may give a folder away");
-    }
+    give(dir.path());
     dir
+}
+
+/// A folder at `path` that the server's user may write to.
+pub(super) fn make_folder(path: &Path) {
+    fs::create_dir(path).expect("a folder can be made");
+    give(path);
+}
+
+/// A copy that only the server's user may read.
+pub(super) fn give_file(from: &Path, to: &Path) {
+    fs::copy(from, to).expect("a file can be copied");
+    fs::set_permissions(to, fs::Permissions::from_mode(0o600)).expect("a file of one's own can be closed to others");
+    give(to);
+}
+
+fn give(what: &Path) {
+    if let Some((uid, gid)) = user() {
+        chown(what, Some(uid), Some(gid)).expect("root may give a file away");
+    }
 }
 
 /// A cluster that was made once and is kept beside the test's program; `make` fills the folder it is given. Processes that

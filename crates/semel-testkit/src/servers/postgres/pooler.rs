@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::{
     super::{Process, free_port},
-    Postgres, TRIES, answers, cluster,
+    Postgres, TRIES, cluster,
 };
 
 /// A transaction pooler before a server. Dropping it kills it.
@@ -49,6 +49,24 @@ impl PgBouncer {
     pub const fn process(&self) -> &Process {
         &self.process
     }
+}
+
+/// Whether it answers; `false` when it ended instead.
+async fn answers(process: &mut Process, port: u16) -> bool {
+    let port = port.to_string();
+    let (mut polls, mut answers) = (0, false);
+    while !answers && process.runs() {
+        polls += 1;
+        assert!(polls < 3_000, "it does not begin to answer:\n{}", process.said());
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        let mut ready = Command::new(cluster::program("pg_isready"));
+        answers = ready
+            .args(["-q", "-h", "127.0.0.1", "-U", "postgres", "-d", "postgres", "-p", &port])
+            .status()
+            .is_ok_and(|status| status.success());
+    }
+    // Another program may have the port, and answer there.
+    answers && process.runs()
 }
 
 fn configuration(dir: &Path, server: u16, port: u16, connections: usize) -> String {
