@@ -23,8 +23,16 @@ pub(super) const AFTER_SUCCESS: &[&str] = &["store-unavailable", "store-full", "
 pub(super) const AFTER_SUCCESS_SHARED: &[&str] =
     &["store-unavailable", "store-full", "not connected", "broken off", "left", "in-flight"];
 
+/// The same where the disk gets full: an outcome for which there was no room is recorded without its body.
+pub(super) const AFTER_SUCCESS_FULL: &[&str] =
+    &["store-unavailable", "store-full", "not connected", "broken off", "left", "in-flight", "outcome-unavailable"];
+
 /// What callers are told in every run with faults in it.
 pub(super) const SEEN: &[&str] = &["fresh", "replayed", "waited", "in-flight", "key-reused", "outcome-unknown", "left"];
+
+/// The same where the disk gets full.
+pub(super) const SEEN_FULL: &[&str] =
+    &["fresh", "replayed", "waited", "in-flight", "key-reused", "outcome-unknown", "left", "store-full"];
 
 /// How many are asked about at once.
 const AT_ONCE: usize = 16;

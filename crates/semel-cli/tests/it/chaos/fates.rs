@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use semel_testkit::{
+    checker::Collector,
     servers::proxy::{Proxy, Rule, Then, Way},
     sim::Seeded,
 };
@@ -87,6 +88,17 @@ pub(super) fn shuffle<T>(list: &mut [T], random: &Seeded) {
 pub(super) fn between(random: &Seeded, least: Duration, most: Duration) -> Duration {
     let span = u64::try_from((most - least).as_millis()).unwrap();
     least + Duration::from_millis(random.below(span + 1))
+}
+
+/// Until one more than `before` was told that the store is full.
+pub(super) async fn is_told_full(collector: &Collector, before: usize) {
+    for _ in 0..3_000 {
+        if collector.told("store-full") > before {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("no new order was refused for want of room");
 }
 
 impl<B: Backing> Field<B> {

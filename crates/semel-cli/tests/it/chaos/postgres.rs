@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use semel_testkit::{
     checker::{Collector, Promise},
     servers::{
-        Postgres,
+        Postgres, SmallDisk,
         proxy::{Request, Speaks},
     },
     sim::Seeded,
@@ -13,23 +13,57 @@ use semel_testkit::{
 
 use super::{
     backing::{Backing, StoreCall, Wire, forgotten, migrate},
-    end::{AFTER_SUCCESS_SHARED, SEEN},
-    fates::between,
+    end::{AFTER_SUCCESS_FULL, AFTER_SUCCESS_SHARED, SEEN, SEEN_FULL},
+    fates::{between, is_told_full},
     field::{LEASE, Plan, play},
     storms::storms,
 };
 
 struct Database {
     server: Postgres,
+    /// The records are there, and nothing else.
+    disk: SmallDisk,
     /// Whether somebody empties the table.
     may_lose: bool,
 }
 
+/// Somebody takes a row that a statement of the store's then waits for, and asks for the table that the statement has in use:
+/// each waits for the other. The store's statement is the one that looks for a deadlock, and so the one that gives way.
+const DEADLOCK: &str = "SET deadlock_timeout = '60s'; \
+    DO $$ BEGIN \
+      PERFORM FROM semel_record WHERE state = 1 FOR UPDATE; \
+      FOR n IN 1..400 LOOP \
+        EXIT WHEN EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid) \
+                          WHERE NOT l.granted AND a.application_name = 'semel'); \
+        PERFORM pg_sleep(0.005), pg_stat_clear_snapshot(); \
+      END LOOP; \
+      LOCK TABLE semel_record IN SHARE MODE; \
+    END $$";
+
+/// Rows nobody asks for, until none goes in: whatever room the table had is gone then.
+const LAST_ROOM: &str = "DO $$ DECLARE refused integer := 0; BEGIN \
+      WHILE refused < 3 LOOP BEGIN \
+        INSERT INTO semel_record SELECT sha256(random()::text::bytea), 1, 2, 4, 1, sha256('x'), '\\x00112233445566778899aabbccddeeff', \
+          1, 1, 0, 9000000000000000, 'filler', 'k', '', sha256('y') || sha256('z'); \
+        EXCEPTION WHEN disk_full THEN refused := refused + 1; END; \
+      END LOOP; END $$";
+
 impl Database {
     async fn start(may_lose: bool) -> Self {
-        let server = Postgres::start_with(&["max_connections=200"]).await;
+        let server = Postgres::start_with(&["max_connections=200", "deadlock_timeout=100ms"]).await;
         migrate(&server.url()).await;
-        Self { server, may_lose }
+        let disk = SmallDisk::mount(64);
+        server.tablespace("small", &disk);
+        server.sql("ALTER TABLE semel_record SET TABLESPACE small");
+        for index in ["semel_record_pkey", "semel_record_expires_at"] {
+            server.sql(&format!("ALTER INDEX {index} SET TABLESPACE small"));
+        }
+        Self { server, disk, may_lose }
+    }
+
+    /// How often its log says this.
+    fn said(&self, words: &str) -> usize {
+        self.server.process().said().matches(words).count()
     }
 
     fn at(&self) -> SocketAddr {
@@ -60,7 +94,15 @@ impl Backing for Database {
         if self.may_lose {
             &["postgres emptied"]
         } else {
-            &["postgres crashed", "postgres restarted", "postgres paused", "sessions ended", "table locked"]
+            &[
+                "postgres crashed",
+                "postgres restarted",
+                "postgres paused",
+                "sessions ended",
+                "table locked",
+                "deadlocks",
+                "disk full",
+            ]
         }
     }
 
@@ -93,6 +135,25 @@ impl Backing for Database {
                 );
                 self.server.sql(&locked);
             }
+            "deadlocks" => {
+                let before = self.said("deadlock detected");
+                for _ in 0..20 {
+                    self.server.sql(DEADLOCK);
+                    if self.said("deadlock detected") > before {
+                        return;
+                    }
+                }
+                panic!("no statement of the store's came into a deadlock");
+            }
+            "disk full" => {
+                let before = collector.told("store-full");
+                self.disk.fill();
+                self.server.sql(LAST_ROOM);
+                is_told_full(collector, before).await;
+                tokio::time::sleep(time).await;
+                self.disk.clear();
+                self.server.sql("DELETE FROM semel_record WHERE namespace = 'filler'");
+            }
             "postgres emptied" => {
                 let began = collector.forgot(None);
                 self.server.sql("DELETE FROM semel_record");
@@ -104,6 +165,7 @@ impl Backing for Database {
 }
 
 const PLAN: Plan = Plan { gateways: 3, rule: "", promise: Promise::strict(AFTER_SUCCESS_SHARED), expected: SEEN };
+const FULL: Plan = Plan { promise: Promise::strict(AFTER_SUCCESS_FULL), expected: SEEN_FULL, ..PLAN };
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_postgres_storms_over_gateways_have_one_effect_per_key() {
@@ -112,7 +174,7 @@ async fn on_postgres_storms_over_gateways_have_one_effect_per_key() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_postgres_no_fault_doubles_anything() {
-    let report = play(Database::start(false).await, &PLAN).await;
+    let report = play(Database::start(false).await, &FULL).await;
     assert_eq!(report.doubles.loss, 0, "{report}");
 }
 
