@@ -25,6 +25,8 @@ use crate::record::identity;
 
 /// How many rows one page of a list looks at: a filter that lets nothing pass costs no more than that.
 const LOOKS_AT: usize = 5_000;
+/// The same where there is no filter, and only what has ended is passed over.
+const LOOKS_AT_UNFILTERED: usize = 100;
 
 fn unread(error: sqlx::Error) -> StoreError {
     error::verdict(&error).error(error)
@@ -36,7 +38,8 @@ fn count(n: usize) -> i64 {
 
 impl PostgresStore {
     async fn listed(&self, filter: &Filter, after: Option<&Cursor>, max: usize) -> Result<Page, StoreError> {
-        let looks_at = LOOKS_AT.max(max);
+        let unfiltered = *filter == Filter::default();
+        let looks_at = if unfiltered { LOOKS_AT_UNFILTERED.max(max.saturating_mul(2)) } else { LOOKS_AT.max(max) };
         let args = [
             Arg::Bytes(after.map_or(&[], |cursor| &cursor.0)),
             Arg::Text(filter.namespace.as_deref().unwrap_or_default()),

@@ -13,14 +13,14 @@ use std::{
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 
-use super::{Process, SmallDisk, free_port};
+use super::{Process, SmallDisk, free_port, place_for_data};
 
 /// How often another port is tried where somebody took the one that was free.
 const PORTS: usize = 5;
 
 /// How often, and after which time again, a server that starts is looked at.
-const LOOKS: u32 = 3000;
-const LOOK: Duration = Duration::from_millis(20);
+const LOOKS: u32 = 12_000;
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Set where the server and its installer both read them; the files have to fit what the template was made with.
 const FILES: [&str; 4] = [
@@ -56,7 +56,8 @@ impl MariaDb {
     /// # Panics
     /// As [`start`](Self::start).
     pub async fn start_with(options: &[&str]) -> Self {
-        let dir = TempDir::with_prefix("semel-mariadb-").expect("there is room for a temporary folder");
+        let dir = tempfile::Builder::new().prefix("semel-mariadb-").tempdir_in(place_for_data());
+        let dir = dir.expect("there is room for a temporary folder");
         copy(&template(), &dir.path().join("data")).expect("the template can be copied");
         let options: Vec<_> = options.iter().map(ToString::to_string).collect();
         for _ in 0..PORTS {

@@ -13,7 +13,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::run;
+use super::{super::place_for_data, run};
 
 /// Who runs the server: it refuses to be root, so then it is the user `postgres`.
 fn user() -> Option<(u32, u32)> {
@@ -56,12 +56,9 @@ pub(super) fn as_user(mut command: Command) -> Command {
     command
 }
 
-/// A temporary folder that the server's user may write to: in memory, where the machine has such a place, since a cluster
-/// is a thousand files.
+/// A temporary folder that the server's user may write to.
 pub(super) fn folder() -> TempDir {
-    let memory = Path::new("/dev/shm");
-    let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    let dir = tempfile::Builder::new().prefix("semel-postgres-").tempdir_in(place);
+    let dir = tempfile::Builder::new().prefix("semel-postgres-").tempdir_in(place_for_data());
     let dir = dir.expect("a temporary folder can be made");
     give(dir.path());
     dir
