@@ -97,3 +97,50 @@ pub(super) fn any_call() -> impl Strategy<Value = Call> {
         1 => (key(), any::<Index>()).prop_map(|(key, which)| Call::Restore { key, which }),
     ]
 }
+
+/// A sequence that leads to every kind of answer, whatever the random ones lead to.
+pub(super) fn one_of_each() -> Vec<Call> {
+    let claim =
+        |key, takeover| Call::Claim { key, question: 1, takeover, grace: false, needs_token: false, late: false };
+    let late = Call::Claim { key: 0, question: 1, takeover: false, grace: false, needs_token: false, late: true };
+    let renew = |n| Call::Renew { picks: vec![Pick::Last(n)], long: false };
+    let complete = |n| Call::Complete { pick: Pick::Last(n), body: 0 };
+    vec![
+        claim(0, true),
+        // In the middle of a lease, so that its end moves and the record's does not.
+        Call::Advance { thousands: 1 },
+        renew(0),
+        claim(0, false),
+        late,
+        // Taken over: the one before has lost its lease, and its completion is refused.
+        Call::Advance { thousands: 2 },
+        claim(0, true),
+        renew(1),
+        complete(1),
+        complete(0),
+        Call::Delete { key: 0, state: StateCode::Free },
+        Call::Delete { key: 0, state: StateCode::Done },
+        renew(0),
+        // What the store lost is written anew, or granted to the same owner again.
+        claim(1, false),
+        Call::Lose { key: 1 },
+        complete(0),
+        claim(2, false),
+        Call::Lose { key: 2 },
+        Call::ClaimAgain { pick: Pick::Last(0) },
+        Call::Unknown { pick: Pick::Last(0) },
+        Call::Resolve { key: 2, happened: true, saw: false },
+        Call::Resolve { key: 2, happened: true, saw: true },
+        Call::Delete { key: 1, state: StateCode::Done },
+        Call::Issue { key: 1 },
+        Call::Issue { key: 1 },
+        Call::Extend { key: 1, long: true },
+        Call::Withdraw { key: 1 },
+        Call::Withdraw { key: 1 },
+        Call::Extend { key: 1, long: false },
+        // Past the end of an unknown that nobody told.
+        claim(0, false),
+        Call::Advance { thousands: 8 },
+        Call::Purge { max: 3 },
+    ]
+}

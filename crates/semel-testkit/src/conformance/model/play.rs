@@ -33,7 +33,7 @@ const GRACE: Duration = seconds(1_200);
 const TTL: Duration = seconds(2_500);
 const MAX_LIFE: Duration = seconds(4_500);
 
-/// Every kind of answer; a run that did not see one of them proves less than it says.
+/// Every kind of answer; [`one_of_each`](super::call::one_of_each) leads to all of them.
 pub(super) const ANSWERS: &[&str] = &[
     "granted",
     "granted again",
