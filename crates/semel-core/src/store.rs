@@ -68,7 +68,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// From now on tells `to` of every record that a person settles, deletes or withdraws, in whatever process: engines
     /// remember outcomes for a while. For shared stores that can; where nobody tells, what is remembered is at most
-    /// `TierConfig::ttl` old. Returns at once; a connection that it needs is made in the background.
+    /// `TierConfig::ttl` old ([`StoreFacts::tells_changes`]). Returns at once; a connection that it needs is made in the
+    /// background, and [`Changes::missed`] says when it is there, when it broke, and when there is another.
     fn tell_changes(&self, to: Weak<dyn Changes>) {
         drop(to);
     }
@@ -76,7 +77,9 @@ pub trait Store: Send + Sync + 'static {
 
 /// What people use. `Arc<dyn StoreAdmin>` coerces to `Arc<dyn Store>`.
 pub trait StoreAdmin: Store {
-    /// One page of records, in the order of the store's keys; expired ones are left out.
+    /// One page of records, in the order of the store's keys; expired ones are left out. A page shows a record once; what
+    /// changes while a listing goes on may be left out or shown by two pages, and on Redis, whose own order moves while its
+    /// table grows or shrinks, any record may be shown by two.
     fn list<'a>(&'a self, filter: &'a Filter, after: Option<&'a Cursor>, max: usize) -> Reply<'a, Page>;
 
     /// Settles an unclear record by a person's word: compares the fence and raises it.

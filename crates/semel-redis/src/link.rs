@@ -5,12 +5,13 @@
 //! is since when calls wait for any answer.
 
 mod dial;
+mod follow;
 
 use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -23,8 +24,10 @@ use semel_core::{
 };
 use tokio::sync::watch;
 
+use self::dial::Dialed;
 pub(crate) use self::dial::{Dialer, Target};
 use crate::{
+    address::Host,
     script::{By, Call},
     verdict,
 };
@@ -74,6 +77,10 @@ pub(crate) struct Link {
     serials: AtomicU64,
     /// Since when calls wait and nothing came; zero where nobody waits.
     silent_since: AtomicU64,
+    /// Where the last connection led.
+    at: watch::Sender<Option<Host>>,
+    /// A task follows what the Sentinels say.
+    is_followed: AtomicBool,
 }
 
 enum State {
@@ -102,7 +109,22 @@ impl Why {
 impl Link {
     pub(crate) fn new(dialer: Arc<Dialer>, target: Target) -> Arc<Self> {
         let state = Mutex::new(State::Down { again: Tick::default(), why: None });
-        Arc::new(Self { dialer, target, state, serials: AtomicU64::new(1), silent_since: AtomicU64::new(0) })
+        let (serials, silent_since) = (AtomicU64::new(1), AtomicU64::new(0));
+        let (at, is_followed) = (watch::Sender::new(None), AtomicBool::new(false));
+        Arc::new(Self { dialer, target, state, serials, silent_since, at, is_followed })
+    }
+
+    /// Whether the last connection led there.
+    pub(crate) fn is_at(&self, host: &Host) -> bool {
+        self.at.borrow().as_ref() == Some(host)
+    }
+
+    /// Resolves when another connection has led somewhere else.
+    pub(crate) async fn moved_from(&self, host: &Host) {
+        let elsewhere = |at: &Option<Host>| at.as_ref().is_some_and(|at| at != host);
+        let mut at = self.at.subscribe();
+        // The sender is this value's own.
+        let _lasts = at.wait_for(elsewhere).await;
     }
 
     pub(crate) fn target(&self) -> &Target {
@@ -156,13 +178,17 @@ impl Link {
 
     /// Starts to make a connection.
     fn dial(self: &Arc<Self>) -> Result<watch::Receiver<Option<Result<Wire, Why>>>, StoreError> {
+        self.follow();
         let (tell, told) = watch::channel(None);
         let link = Arc::clone(self);
         let task = async move {
             let serial = link.serials.fetch_add(1, Ordering::AcqRel);
             let dialed = link.dialer.dial(&link.target).await;
             let result = match dialed {
-                Ok((connection, is_modern)) => Ok(Wire { connection, is_modern, serial }),
+                Ok(Dialed { connection, is_modern, host }) => {
+                    link.at.send_replace(Some(host));
+                    Ok(Wire { connection, is_modern, serial })
+                }
                 Err(error) => Err(Why::of(&error)),
             };
             *link.state.lock() = match &result {
@@ -267,12 +293,14 @@ impl Link {
         }
     }
 
-    /// Gives the connection up, whichever it is: the server is not the one to talk to any more.
-    pub(crate) fn hang_up(&self) {
+    /// Gives the connection up, whichever it is: the server is not the one to talk to any more. `false` where there is none.
+    pub(crate) fn hang_up(&self) -> bool {
         let mut state = self.state.lock();
-        if matches!(&*state, State::Up(_)) {
+        let is_up = matches!(&*state, State::Up(_));
+        if is_up {
             *state = State::Down { again: Tick::default(), why: None };
         }
+        is_up
     }
 }
 

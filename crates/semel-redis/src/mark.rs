@@ -1,6 +1,6 @@
 //! The mark of the store: whose records these are, and since when.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use parking_lot::Mutex;
 use semel_core::{
@@ -19,6 +19,10 @@ pub(crate) struct Marks {
 #[derive(Default)]
 struct State {
     known: Option<Mark>,
+    /// Of a Cluster the births of its parts, as far as they were seen.
+    parts: BTreeMap<usize, Birth>,
+    /// The last of the births that changed.
+    birth: Option<Birth>,
     refused: Option<MarkError>,
 }
 
@@ -54,6 +58,9 @@ impl Marks {
                 {
                     tracing::warn!(before = ?known.birth(), now = ?mark.birth(), "the store lost its records");
                 }
+                if state.known.as_ref().is_none_or(|known| known.birth() != mark.birth()) {
+                    state.birth = Some(mark.birth());
+                }
                 state.known = Some(mark);
                 Ok(())
             }
@@ -63,6 +70,21 @@ impl Marks {
                 Err(closed(error))
             }
         }
+    }
+
+    /// Takes note of the mark of one part of a Cluster. A part that lost its mark lost its records; a slot that moves takes
+    /// its mark along.
+    pub(crate) fn found_in_part(&self, part: usize, bytes: &[u8]) -> Result<(), StoreError> {
+        let mark = Mark::decode(bytes).map_err(closed)?;
+        let secret = self.secret();
+        mark.secret(secret.as_ref()).map_err(closed)?;
+        let mut state = self.state.lock();
+        let before = state.parts.insert(part, mark.birth());
+        if before.is_some_and(|before| before != mark.birth()) {
+            tracing::warn!(?before, now = ?mark.birth(), "a part of the store lost its records");
+            state.birth = Some(mark.birth());
+        }
+        Ok(())
     }
 
     /// Refuses where the mark forbids to work on these records.
@@ -80,9 +102,9 @@ impl Marks {
         self.state.lock().known.as_ref().and_then(|known| known.secret(self.configured.as_ref()).ok())
     }
 
-    /// Since when the store has its records.
+    /// Since when the store has its records: another one than before says that it lost some.
     pub(crate) fn birth(&self) -> Option<Birth> {
-        self.state.lock().known.as_ref().map(Mark::birth)
+        self.state.lock().birth
     }
 }
 

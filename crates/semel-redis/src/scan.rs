@@ -1,6 +1,6 @@
 //! Going over all keys: lists for people, and the end of unknowns.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use bytes::Bytes;
 use redis::{Pipeline, Value};
@@ -146,6 +146,8 @@ impl RedisStore {
         let at = after.and_then(Position::read).unwrap_or_default();
         let mut walk = Walk::new(self, names.pattern(filter.namespace.as_deref()), at).await?;
         let mut page = Page { entries: Vec::new(), next: None, now: StoreTime::default() };
+        // While the server resizes its table it may show a key twice.
+        let mut listed = HashSet::new();
         for _ in 0..STEPS_OF_A_PAGE {
             let Some(shown) = walk.step().await? else { return Ok(page) };
             page.now = shown.now;
@@ -164,7 +166,9 @@ impl RedisStore {
                     walk.at.taken.clone_from(key);
                     let identity = names.identity(key);
                     let record = record.filter(|r| r.is_here(shown.now) && filter.passes(r, shown.now));
-                    if let (Some(identity), Some(record)) = (identity, record) {
+                    if let (Some(identity), Some(record)) = (identity, record)
+                        && listed.insert(identity)
+                    {
                         page.entries.push(Entry { identity, record });
                     }
                 }

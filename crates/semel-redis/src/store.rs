@@ -44,6 +44,7 @@ pub struct RedisStore {
     topology: Arc<Topology>,
     dialer: Arc<Dialer>,
     marks: Arc<Marks>,
+    more_marks: Vec<String>,
     names: Names,
     wakes: Arc<Wakes>,
     address: Address,
@@ -85,11 +86,14 @@ impl RedisStore {
             response_timeout: options.response_timeout,
             marks: Arc::clone(&marks),
             mark_key: names.mark(),
+            sentinels: Mutex::default(),
         });
         let topology = Arc::new(Topology::new(&address, Arc::clone(&dialer)));
         if let Err(error) = read_mark(&topology, &marks, &names).await {
             return Err(marks.refused().map_or(ConnectError::Unavailable(error), ConnectError::Mark));
         }
+        let more_marks = topology.more_marks(&names.mark());
+        read_more_marks(&topology, &marks, &more_marks).await;
         let look = inspect::look(&topology, &dialer).await.map_err(ConnectError::Unavailable)?;
         let fatal: Vec<_> = look.findings.into_iter().filter(|finding| finding.grade == Grade::Fatal).collect();
         if !fatal.is_empty() {
@@ -98,7 +102,7 @@ impl RedisStore {
         let secret = marks.secret().ok_or(ConnectError::Mark(MarkError::NeedsSecret))?;
         let durability = look.durability;
         let (wakes, sweep, untold) = (Arc::default(), tokio::sync::Mutex::default(), Mutex::default());
-        Ok(Self { topology, dialer, marks, names, wakes, address, durability, secret, sweep, untold })
+        Ok(Self { topology, dialer, marks, more_marks, names, wakes, address, durability, secret, sweep, untold })
     }
 
     /// The secret that this store's records are made with: the configured one, or the store's own.
@@ -124,7 +128,15 @@ impl RedisStore {
 
     async fn run_on(&self, script: &'static Script, key: &str, args: Vec<Arg<'_>>) -> Result<Told, StoreError> {
         self.marks.allow()?;
+        if self.wakes.is_deaf() {
+            self.listen();
+        }
         Told::read(self.topology.run(&Call { script, key, args }).await?)
+    }
+
+    /// Hears of what other processes change.
+    fn listen(&self) {
+        self.wakes.listen(&self.dialer, &self.topology, &self.names.channel());
     }
 
     pub(crate) fn topology(&self) -> &Topology {
@@ -150,7 +162,7 @@ impl RedisStore {
             fence: FenceStrength::Advisory,
             max_rest: MAX_REST,
             shared: true,
-            tells_changes: false,
+            tells_changes: true,
         }
     }
 }
@@ -168,6 +180,24 @@ async fn read_mark(topology: &Topology, marks: &Marks, names: &Names) -> Result<
     let bytes = told.bytes()?.unwrap_or_default();
     marks.found(&bytes)?;
     Ok(told)
+}
+
+/// Reads the marks of a Cluster's parts, or puts them there. A part that does not answer is looked at the next time.
+async fn read_more_marks(topology: &Topology, marks: &Marks, keys: &[String]) {
+    if keys.is_empty() {
+        return;
+    }
+    let offer = marks.offer().encode();
+    let call = |key| Call { script: &SCRIPTS.mark, key, args: vec![Arg::Bytes(&offer)] };
+    let calls: Vec<_> = keys.iter().map(|key| call(key.as_str())).collect();
+    for (part, answer) in topology.run_all(&calls).await.into_iter().enumerate() {
+        let found = answer.and_then(Told::read).and_then(|mut told| told.bytes());
+        if let Ok(Some(bytes)) = found
+            && let Err(error) = marks.found_in_part(part, &bytes)
+        {
+            tracing::error!(%error, key = %keys[part], "this mark is somebody else's");
+        }
+    }
 }
 
 /// A span of time as scripts count: in microseconds.

@@ -10,7 +10,7 @@ use semel_core::store::StoreError;
 
 pub(crate) use self::cluster::Cluster;
 use crate::{
-    address::{Address, Layout},
+    address::{Address, Host, Layout},
     link::{Dialer, Link, Target, Trouble},
     script::Call,
     verdict,
@@ -51,6 +51,22 @@ impl Topology {
         match self {
             Self::One(_) => 0,
             Self::Cluster(cluster) => cluster.part(key),
+        }
+    }
+
+    /// The marks beside the first one: one for each part that can be lost alone.
+    pub(crate) fn more_marks(&self, first: &str) -> Vec<String> {
+        match self {
+            Self::One(_) => Vec::new(),
+            Self::Cluster(_) => slots::spread(first),
+        }
+    }
+
+    /// Whether a server is still one of those that tell what is published: the one that `link` leads to, or any node.
+    pub(crate) fn has(&self, host: &Host, link: &Link) -> bool {
+        match self {
+            Self::One(_) => link.is_at(host),
+            Self::Cluster(cluster) => cluster.has(host),
         }
     }
 

@@ -1,6 +1,8 @@
-//! Waking those who wait: settlements of watched records are published on one channel, and one connection listens.
+//! Hearing of changes: settlements of watched records, and what people settle, delete and withdraw, are published on one
+//! channel, and one connection listens.
 //!
-//! Hints, no more: whoever waits polls behind them. A connection that broke wakes everybody once it is back.
+//! Hints, no more: whoever waits polls behind them, and what an engine remembers is old after some seconds anyway. Where
+//! the connection broke, everybody is woken and engines forget: at once, and again when there is another.
 
 use std::{
     collections::HashMap,
@@ -14,7 +16,7 @@ use std::{
 
 use futures_util::StreamExt;
 use parking_lot::Mutex;
-use semel_core::identity::Identity;
+use semel_core::{identity::Identity, store::Changes};
 use tokio::sync::Notify;
 
 use crate::{link::Dialer, topology::Topology};
@@ -27,6 +29,10 @@ const REST: Duration = Duration::from_millis(200);
 pub(crate) struct Wakes {
     waiting: Mutex<HashMap<[u8; 32], Bench>>,
     is_listening: AtomicBool,
+    /// Who is told of what people change.
+    engines: Mutex<Vec<Weak<dyn Changes>>>,
+    /// Somebody is to be told, and nobody listens.
+    is_deaf: AtomicBool,
 }
 
 /// How many wait for one record, and their bell.
@@ -54,8 +60,37 @@ impl Wakes {
         }
     }
 
+    /// Nobody listened for a while: anything may have changed.
     fn wake_all(&self) {
         self.waiting.lock().values().for_each(|(_, notify)| notify.notify_waiters());
+        self.each_engine(Changes::missed);
+    }
+
+    /// From now on `engine` is told of what people change.
+    pub(crate) fn tell(&self, engine: Weak<dyn Changes>) {
+        self.engines.lock().push(engine);
+        self.is_deaf.store(!self.is_listening.load(Ordering::Acquire), Ordering::Release);
+    }
+
+    /// Whether to [`listen`](Self::listen) again: the runtime in which somebody did is gone, or there was none at first.
+    pub(crate) fn is_deaf(&self) -> bool {
+        self.is_deaf.load(Ordering::Relaxed)
+    }
+
+    /// A person changed a record.
+    pub(crate) fn changed(&self, digest: &[u8; 32]) {
+        self.each_engine(|engine| engine.changed(digest));
+    }
+
+    fn each_engine(&self, tell: impl Fn(&dyn Changes)) {
+        let mut engines = Vec::new();
+        self.engines.lock().retain(|engine| {
+            let here = engine.upgrade();
+            let is_here = here.is_some();
+            engines.extend(here);
+            is_here
+        });
+        engines.iter().for_each(|engine| tell(&**engine));
     }
 
     /// Starts to listen, where nobody does yet.
@@ -63,6 +98,7 @@ impl Wakes {
         if self.is_listening.swap(true, Ordering::AcqRel) {
             return;
         }
+        self.is_deaf.store(false, Ordering::Release);
         let ears = Ears {
             wakes: Arc::downgrade(self),
             dialer: Arc::clone(dialer),
@@ -85,6 +121,7 @@ impl Drop for Deaf {
     fn drop(&mut self) {
         if let Some(wakes) = self.0.upgrade() {
             wakes.is_listening.store(false, Ordering::Release);
+            wakes.is_deaf.store(!wakes.engines.lock().is_empty(), Ordering::Release);
         }
     }
 }
@@ -115,9 +152,14 @@ impl Ears {
     async fn hear(&self) -> Option<()> {
         let topology = self.topology.upgrade()?;
         let masters = topology.masters().await.ok()?;
-        let target = masters.first()?.target().clone();
+        let link = Arc::clone(masters.first()?);
         drop((topology, masters));
-        let host = self.dialer.host(&target).await.ok()?;
+        let host = self.dialer.host(link.target()).await.ok()?;
+        if !link.is_at(&host) {
+            // Nobody has called since another server became primary.
+            link.hang_up();
+            link.reach().await.ok().filter(|()| link.is_at(&host))?;
+        }
         let client = self.dialer.client(&host, &self.dialer.login, 0).ok()?;
         let subscribing = async {
             let mut listener = client.get_async_pubsub().await?;
@@ -131,14 +173,14 @@ impl Ears {
         loop {
             let clock = &self.dialer.env().clock;
             tokio::select! {
-                message = messages.next() => {
-                    let digest = digest_of(message?.get_payload_bytes());
-                    if let Some(digest) = digest {
-                        self.wakes.upgrade()?.wake(&digest);
-                    }
-                }
+                message = messages.next() => self.heard(message?.get_payload_bytes())?,
+                // What is published is published by the primary.
+                () = link.moved_from(&host) => return Some(()),
                 () = clock.sleep_until(clock.now() + PULSE) => {
                     self.wakes.upgrade()?;
+                    if !self.topology.upgrade()?.has(&host, &link) {
+                        return Some(());
+                    }
                     // A connection that is cut without a word is found out by asking.
                     let pulse = sink.ping::<redis::Value>();
                     tokio::time::timeout(self.dialer.response_timeout, pulse).await.ok()?.ok()?;
@@ -146,10 +188,24 @@ impl Ears {
             }
         }
     }
+
+    /// What people changed begins with a mark of its own: what an engine has just recorded it may go on remembering.
+    fn heard(&self, said: &[u8]) -> Option<()> {
+        let wakes = self.wakes.upgrade()?;
+        let (by_people, hex) = said.strip_prefix(b"!").map_or((false, said), |hex| (true, hex));
+        if let Some(digest) = digest_of(hex) {
+            if by_people {
+                wakes.changed(&digest);
+            }
+            wakes.wake(&digest);
+        }
+        Some(())
+    }
 }
 
-/// How often a connection that says nothing is asked whether it is still there.
-const PULSE: Duration = Duration::from_secs(5);
+/// How often a connection that says nothing is asked whether it is still there, and whether it still leads to one of the
+/// servers that hold records.
+const PULSE: Duration = Duration::from_secs(2);
 
 fn digest_of(hex: &[u8]) -> Option<[u8; 32]> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|d| u8::try_from(d).ok());

@@ -1,7 +1,9 @@
 //! Making a connection: where the server is, who logs in, what it says of itself, and the mark before all else.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use parking_lot::Mutex;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError, Value,
     aio::MultiplexedConnection, io::tcp::TcpSettings,
@@ -31,7 +33,6 @@ pub(crate) enum Target {
 }
 
 /// All that connections have in common.
-#[derive(Debug)]
 pub(crate) struct Dialer {
     pub(crate) env: Env,
     pub(crate) login: Login,
@@ -43,12 +44,34 @@ pub(crate) struct Dialer {
     pub(crate) response_timeout: Duration,
     pub(crate) marks: Arc<Marks>,
     pub(crate) mark_key: String,
+    /// Connections to Sentinels, which are asked again and again.
+    pub(crate) sentinels: Mutex<HashMap<Host, MultiplexedConnection>>,
 }
+
+/// A connection that can be used.
+pub(super) struct Dialed {
+    pub(super) connection: MultiplexedConnection,
+    /// The server is of 7.0 or later.
+    pub(super) is_modern: bool,
+    pub(super) host: Host,
+}
+
+/// Once one Sentinel answered, the others have this long.
+const LATE_ANSWERS: Duration = Duration::from_millis(100);
+
+/// While a connection is made, the Sentinels are asked so often whether it leads to the primary still.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
 
 /// What a server says of itself.
 struct Greeting {
     is_modern: bool,
     is_primary: bool,
+}
+
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Dialer({:?}, db {})", self.login, self.db)
+    }
 }
 
 impl Dialer {
@@ -60,22 +83,45 @@ impl Dialer {
         self.response_timeout
     }
 
-    /// A connection on which the mark was read; and whether the server is of 7.0 or later.
-    pub(super) async fn dial(&self, target: &Target) -> Result<(MultiplexedConnection, bool), StoreError> {
+    /// A connection on which the mark was read.
+    pub(super) async fn dial(&self, target: &Target) -> Result<Dialed, StoreError> {
         self.marks.allow()?;
         let within = tokio::time::timeout(self.connect_timeout * 2, self.dial_for_long(target));
         within.await.unwrap_or_else(|_| Err(unusable(format!("no connection in {:?}", self.connect_timeout * 2))))
     }
 
-    async fn dial_for_long(&self, target: &Target) -> Result<(MultiplexedConnection, bool), StoreError> {
+    async fn dial_for_long(&self, target: &Target) -> Result<Dialed, StoreError> {
         let host = self.host(target).await?;
-        let mut connection = self.connect(&host, &self.login, self.db).await.map_err(verdict::before)?;
-        let greeting = greet(&mut connection).await.map_err(verdict::before)?;
+        let connecting = async {
+            let mut connection = self.connect(&host, &self.login, self.db).await?;
+            let greeting = greet(&mut connection).await?;
+            redis::RedisResult::Ok((connection, greeting))
+        };
+        let (mut connection, greeting) = tokio::select! {
+            biased;
+            connected = connecting => connected.map_err(verdict::before)?,
+            () = self.is_replaced(target, &host) => return Err(replaced(&host)),
+        };
         if !greeting.is_primary && !matches!(target, Target::Node(_)) {
             return Err(unusable(format!("{host} is a replica: it takes no writes")));
         }
+        // A primary that hung answers when it goes on, and takes itself for one still: another may be by now.
+        if matches!(target, Target::Named { .. }) && self.host(target).await? != host {
+            return Err(replaced(&host));
+        }
         self.read_mark(&mut connection, greeting.is_modern, matches!(target, Target::Node(_))).await?;
-        Ok((connection, greeting.is_modern))
+        Ok(Dialed { connection, is_modern: greeting.is_modern, host })
+    }
+
+    /// Resolves when the Sentinels name another: nobody waits longer for a server that hangs.
+    async fn is_replaced(&self, target: &Target, host: &Host) {
+        let Target::Named { .. } = target else { return std::future::pending().await };
+        loop {
+            self.env.clock.sleep_until(self.env.clock.now() + BETWEEN_LOOKS).await;
+            if self.host(target).await.is_ok_and(|named| named != *host) {
+                return;
+            }
+        }
     }
 
     /// Where the target is now.
@@ -86,28 +132,71 @@ impl Dialer {
         }
     }
 
+    /// Asks all at once; the one that knows of the latest failover counts. A Sentinel that is cut off still names the
+    /// primary of before.
     async fn ask_sentinels(&self, sentinels: &[Host], name: &str, login: &Login) -> Result<Host, StoreError> {
-        let mut last = unusable("no Sentinel is named".to_owned());
-        let share = self.connect_timeout / u32::try_from(sentinels.len().max(1)).unwrap_or(1);
-        for sentinel in sentinels {
-            let asked = tokio::time::timeout(share, self.ask_sentinel(sentinel, name, login)).await;
-            match asked {
-                Ok(Ok(host)) => return Ok(host),
-                Ok(Err(error)) => last = error,
-                Err(_) => last = unusable(format!("the Sentinel {sentinel} does not answer")),
+        let mut asked: FuturesUnordered<_> =
+            sentinels.iter().map(|sentinel| self.ask_sentinel(sentinel, name, login)).collect();
+        let mut late = self.env.clock.sleep_until(self.env.clock.now() + self.connect_timeout);
+        let mut latest: Option<(u64, Host)> = None;
+        let mut trouble = unusable("no Sentinel answers".to_owned());
+        loop {
+            let said = tokio::select! {
+                biased;
+                said = asked.next() => said,
+                () = &mut late => None,
+            };
+            match said {
+                Some(Ok((epoch, host))) => {
+                    if latest.as_ref().is_none_or(|(known, _)| *known < epoch) {
+                        latest = Some((epoch, host));
+                    }
+                    // The others have a moment more: those that work answer in no time.
+                    late = self.env.clock.sleep_until(self.env.clock.now() + LATE_ANSWERS);
+                }
+                Some(Err(error)) => trouble = error,
+                None => break,
             }
         }
-        Err(last)
+        latest.map(|(_, host)| host).ok_or(trouble)
     }
 
-    async fn ask_sentinel(&self, sentinel: &Host, name: &str, login: &Login) -> Result<Host, StoreError> {
-        let mut connection = self.connect(sentinel, login, 0).await.map_err(verdict::before)?;
-        let mut command = redis::cmd("SENTINEL");
-        command.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-        let said: Option<(String, u16)> = command.query_async(&mut connection).await.map_err(verdict::before)?;
-        let (host, port) =
-            said.ok_or_else(|| unusable(format!("the Sentinel {sentinel} knows no primary by the name of {name}")))?;
-        Ok(Host::new(host, port))
+    /// Who is primary to this Sentinel, and since which failover.
+    async fn ask_sentinel(&self, sentinel: &Host, name: &str, login: &Login) -> Result<(u64, Host), StoreError> {
+        let known = self.sentinels.lock().get(sentinel).cloned();
+        let is_known = known.is_some();
+        let mut connection = match known {
+            Some(connection) => connection,
+            None => self.connect(sentinel, login, 0).await.map_err(verdict::before)?,
+        };
+        let mut address = redis::cmd("SENTINEL");
+        address.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+        let mut more = redis::cmd("SENTINEL");
+        more.arg("MASTER").arg(name);
+        let mut commands = redis::Pipeline::with_capacity(2);
+        commands.add_command(address).add_command(more);
+        let said = match connection.send_packed_commands(&commands, 0, 2).await {
+            Ok(said) => said,
+            Err(error) => {
+                // The next one asks on a new connection.
+                self.sentinels.lock().remove(sentinel);
+                return Err(verdict::before(error));
+            }
+        };
+        if !is_known {
+            self.sentinels.lock().insert(sentinel.clone(), connection);
+        }
+        let [address, more]: [Value; 2] =
+            said.try_into().map_err(|_| unusable(format!("{sentinel} is no Sentinel")))?;
+        let address: Option<(String, u16)> =
+            redis::from_redis_value(crate::link::answer(address).map_err(|trouble| trouble.of_nothing())?)
+                .map_err(|_| unusable(format!("{sentinel} is no Sentinel")))?;
+        let (host, port) = address
+            .ok_or_else(|| unusable(format!("the Sentinel {sentinel} knows no primary by the name of {name}")))?;
+        // A user who may not ask for more gets what each Sentinel says, as of the same time.
+        let more: HashMap<String, String> = redis::from_redis_value(more).unwrap_or_default();
+        let epoch = more.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
+        Ok((epoch, Host::new(host, port)))
     }
 
     /// Asks a Sentinel something about the primary it watches.
@@ -194,7 +283,7 @@ async fn greet(connection: &mut MultiplexedConnection) -> Result<Greeting, Redis
         }
         said => said,
     };
-    let said: std::collections::HashMap<String, Value> = redis::from_redis_value(said)?;
+    let said: HashMap<String, Value> = redis::from_redis_value(said)?;
     let text = |name: &str| said.get(name).and_then(|value| redis::from_redis_value_ref::<String>(value).ok());
     let major = text("version").and_then(|v| v.split('.').next().and_then(|major| major.parse::<u32>().ok()));
     let is_primary = text("role").is_none_or(|role| role == "master" || role == "primary");
@@ -203,4 +292,8 @@ async fn greet(connection: &mut MultiplexedConnection) -> Result<Greeting, Redis
 
 fn unusable(words: String) -> StoreError {
     StoreError::new(Did::Nothing, StoreErrorKind::Unavailable, words)
+}
+
+fn replaced(host: &Host) -> StoreError {
+    unusable(format!("{host} is no longer the primary"))
 }

@@ -14,6 +14,10 @@ if there then
   here = ex > now
 end
 local NOBODY, NOTHING = string.rep('\0', 16), string.rep('\0', 32)
+-- whoever remembers what was here hears of it
+local function tell()
+  redis.pcall('PUBLISH', string.match(K, '^[^:]*') .. ':wake', '!' .. string.sub(K, -64))
+end
 local function put(s, f, v, o, n, l, e, a, p, body)
   local stays = e
   if s == 1 or s == 3 then stays = e + 604800000000 end

@@ -8,4 +8,5 @@ if ARGV[1] == '1' then
 else
   put(0, flags, 0, ARGV[3], fence, 0, ends, at, NOTHING, ARGV[6])
 end
+tell()
 return {1, now, fence}

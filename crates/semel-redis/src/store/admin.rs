@@ -37,6 +37,8 @@ impl RedisStore {
         let mut told = self.run(&SCRIPTS.resolve, target.identity, args).await?;
         match told.code {
             YES => {
+                // This process hears at once; from the channel it comes a moment later.
+                self.wakes.changed(target.identity.digest());
                 let fence: Fence = told.fence()?;
                 Ok(Resolved::Ok(fence))
             }
@@ -61,6 +63,9 @@ impl StoreAdmin for RedisStore {
         }
         StoreFuture::new(async move {
             let told = self.run(&SCRIPTS.delete, id, vec![Arg::Number(expected as i64)]).await?;
+            if told.code == YES {
+                self.wakes.changed(id.digest());
+            }
             Ok(told.code == YES)
         })
     }

@@ -1,6 +1,6 @@
 //! What executes.
 
-use std::time::Duration;
+use std::{sync::Weak, time::Duration};
 
 use redis::Value;
 use semel_core::{
@@ -8,12 +8,12 @@ use semel_core::{
     identity::Identity,
     record::{Flags, StateCode},
     store::{
-        Ask, Claim, Claimed, Extended, Health, Issued, NewToken, Releasing, Renewal, Renewed, Reply, Seen, Settled,
-        Settlement, Store, StoreError, StoreFacts, StoreFuture,
+        Ask, Changes, Claim, Claimed, Extended, Health, Issued, NewToken, Releasing, Renewal, Renewed, Reply, Seen,
+        Settled, Settlement, Store, StoreError, StoreFacts, StoreFuture,
     },
 };
 
-use super::{RedisStore, flag, micros, read_mark};
+use super::{RedisStore, flag, micros, read_mark, read_more_marks};
 use crate::{
     reply::{LATE, MISSING, NO, Told, UNREADABLE, YES, odd},
     script::{Arg, Call, SCRIPTS},
@@ -156,7 +156,7 @@ impl RedisStore {
     }
 
     async fn wait_for(&self, id: &Identity, seen: Fence) {
-        self.wakes.listen(&self.dialer, &self.topology, &self.names.channel());
+        self.listen();
         let place = self.wakes.join(id);
         let mut told = std::pin::pin!(place.notify.notified());
         // Before the flag is set: who sees the flag may settle at once.
@@ -173,6 +173,7 @@ impl RedisStore {
 
     async fn check_health(&self) -> Result<Health, StoreError> {
         let told = read_mark(&self.topology, &self.marks, &self.names).await.map_err(StoreError::of_nothing)?;
+        read_more_marks(&self.topology, &self.marks, &self.more_marks).await;
         let mut trouble = Vec::new();
         for master in self.topology.masters().await.map_err(StoreError::of_nothing)? {
             if let Err(error) = master.ask(&redis::cmd("PING")).await {
@@ -238,7 +239,13 @@ impl Store for RedisStore {
     }
 
     fn withdraw<'a>(&'a self, id: &'a Identity) -> Reply<'a, bool> {
-        StoreFuture::new(async move { Ok(self.run(&SCRIPTS.withdraw, id, vec![]).await?.code == YES) })
+        StoreFuture::new(async move {
+            let is_gone = self.run(&SCRIPTS.withdraw, id, vec![]).await?.code == YES;
+            if is_gone {
+                self.wakes.changed(id.digest());
+            }
+            Ok(is_gone)
+        })
     }
 
     fn get<'a>(&'a self, id: &'a Identity) -> Reply<'a, Seen> {
@@ -258,5 +265,10 @@ impl Store for RedisStore {
 
     fn facts(&self) -> StoreFacts {
         self.what_it_is()
+    }
+
+    fn tell_changes(&self, to: Weak<dyn Changes>) {
+        self.wakes.tell(to);
+        self.listen();
     }
 }

@@ -88,6 +88,12 @@ impl Cluster {
         map.master(slot_of(key)).map_or(0, |host| BuildHasherDefault::<DefaultHasher>::default().hash_one(host))
     }
 
+    /// Whether it is a node, as far as that is known.
+    pub(super) fn has(&self, host: &Host) -> bool {
+        let map = self.map();
+        !map.is_whole() || map.everybody().any(|known| known == host)
+    }
+
     pub(crate) async fn masters(&self) -> Result<Vec<Arc<Link>>, StoreError> {
         if !self.map().is_whole() {
             self.learn().await?;

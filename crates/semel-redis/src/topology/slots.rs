@@ -11,6 +11,17 @@ pub(super) fn slot_of(key: &str) -> u16 {
     crc16(key.as_bytes()) % SLOTS
 }
 
+/// How many marks are spread over the slots.
+const MARKS: u16 = 16;
+
+/// Keys that lie a sixteenth of the slots apart: whichever master has two sixteenths that follow each other has one of them.
+pub(super) fn spread(base: &str) -> Vec<String> {
+    let width = SLOTS / MARKS;
+    let within = |part: u16| move |key: &String| slot_of(key) / width == part;
+    // One of sixteen names fits; of a hundred thousand one certainly does.
+    (0..MARKS).filter_map(|part| (0..100_000).map(|n| format!("{base}.{part}.{n}")).find(within(part))).collect()
+}
+
 /// CRC-16/XMODEM, as the specification of the Cluster has it.
 fn crc16(bytes: &[u8]) -> u16 {
     let step = |crc: u16| if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
@@ -97,6 +108,12 @@ mod tests {
         assert_eq!(crc16(b"123456789"), 0x31c3);
         assert_eq!(slot_of("foo"), 12_182);
         assert_eq!(slot_of("bar"), 5_061);
+    }
+
+    #[test]
+    fn marks_lie_in_every_sixteenth() {
+        let parts: Vec<_> = spread("semel:mark").iter().map(|key| slot_of(key) / 1_024).collect();
+        assert_eq!(parts, (0..16).collect::<Vec<_>>());
     }
 
     fn node(name: &str, port: i64) -> Value {

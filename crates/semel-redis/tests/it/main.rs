@@ -3,6 +3,7 @@
 mod alone;
 mod beds;
 mod calls;
+mod changes;
 mod cluster;
 mod errors;
 mod inspected;

@@ -176,3 +176,33 @@ async fn a_planned_failover_in_a_cluster_loses_nothing() {
         stands(store.release(&what).await);
     }
 }
+
+/// A primary that hung and goes on after another was promoted takes itself for the primary for many seconds still: what it
+/// is given then is lost when it is told. It answered the greeting of a connection that was begun before.
+#[tokio::test]
+async fn a_primary_of_before_that_goes_on_is_given_nothing() {
+    let set = Sentinels::start(&Setup::new()).await;
+    let store = connect(&set.url(), "semel").await;
+    granted(store.claim(&about(0)).await);
+    set.caught_up().await;
+    let before = set.primary().await;
+    set.servers[before].pause();
+    // Calls that hang, and connections that are begun, while nobody was promoted yet.
+    let hanging = async {
+        for n in 1_000..1_004 {
+            let _late = tokio::time::timeout(Duration::from_millis(250), store.claim(&about(n))).await;
+        }
+    };
+    let (after, ()) = tokio::join!(set.promoted(before), hanging);
+    // It hangs for a while longer: by then the Sentinels have told, and were asked, several times.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    set.servers[before].resume();
+    for n in 1..100 {
+        granted(Ok(at_last(async || store.claim(&about(n)).await).await));
+    }
+    for n in 1..100 {
+        let key = format!("semel:{}", id(n));
+        let said = set.servers[after].tell(&["EXISTS", &key]).await;
+        assert_eq!(said.number(), Some(1), "{n} was granted by the primary of before");
+    }
+}

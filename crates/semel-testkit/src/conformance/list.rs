@@ -24,6 +24,9 @@ macro_rules! conformance {
                 what_core_wrote_comes_back_byte_by_byte
                 a_refusal_shows_all_that_is_there
             }
+            changes {
+                what_people_change_is_told_to_every_client
+            }
             claim {
                 the_first_claim_is_granted
                 a_grant_says_what_is_left_of_it

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -14,9 +14,9 @@ use semel_core::{
     identity::Identity,
     record::{Record, StateCode},
     store::{
-        Ask, Claim, Claimed, Cursor, Extended, Filter, Health, Issued, NewToken, Page, Purged, Releasing, Renewal,
-        Renewed, Reply, Resolution, Resolved, Seen, Settled, Settlement, Store, StoreAdmin, StoreError, StoreFacts,
-        StoreFuture, Target,
+        Ask, Changes, Claim, Claimed, Cursor, Extended, Filter, Health, Issued, NewToken, Page, Purged, Releasing,
+        Renewal, Renewed, Reply, Resolution, Resolved, Seen, Settled, Settlement, Store, StoreAdmin, StoreError,
+        StoreFacts, StoreFuture, Target,
     },
 };
 
@@ -172,6 +172,10 @@ impl<S: StoreAdmin> Store for Shifted<S> {
 
     fn facts(&self) -> StoreFacts {
         self.store.facts()
+    }
+
+    fn tell_changes(&self, to: Weak<dyn Changes>) {
+        self.store.tell_changes(to);
     }
 }
 

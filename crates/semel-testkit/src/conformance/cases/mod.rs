@@ -20,6 +20,7 @@ mod prelude {
 
 pub mod admin;
 pub mod carry;
+pub mod changes;
 pub mod claim;
 pub mod complete;
 pub mod fence;
