@@ -41,10 +41,7 @@ impl Bed for MariaDbBed {
 
     /// The stores' sessions end; the server itself is restarted by a test of its own.
     async fn reopen(&self) -> bool {
-        let sessions = "SELECT GROUP_CONCAT(CONCAT('KILL ', id) SEPARATOR ';') FROM information_schema.PROCESSLIST \
-                        WHERE db = DATABASE() AND id <> CONNECTION_ID()";
-        let kills = self.place.text(sessions).await;
-        self.place.run(&kills).await;
+        self.place.end_sessions().await;
         true
     }
 

@@ -99,6 +99,14 @@ impl Place {
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
     }
 
+    /// Ends every session of the stores: the next call of each is made on a new connection.
+    pub(crate) async fn end_sessions(&self) {
+        let sessions = "SELECT GROUP_CONCAT(CONCAT('KILL ', id) SEPARATOR ';') FROM information_schema.PROCESSLIST \
+                        WHERE db = DATABASE() AND id <> CONNECTION_ID()";
+        let kills = self.text(sessions).await;
+        self.run(&kills).await;
+    }
+
     /// What `sql` says beside the store, as a number: its first row's last column.
     pub(crate) async fn number(&self, sql: &str) -> u64 {
         self.text(sql).await.parse().unwrap_or(0)
