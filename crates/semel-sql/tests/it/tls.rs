@@ -1,35 +1,11 @@
 //! TLS to a database: with the authority that vouches for the server, and not without; and a URL that says so in other words
 //! than the driver's is refused, since what it asks for would not take place.
 
-use std::{process::Command, sync::Arc};
+use std::sync::Arc;
 
 use semel_core::env::Env;
 use semel_sql::{ConnectError, MySqlStore, Options, PostgresStore};
-use semel_testkit::servers::{MariaDb, Postgres};
-use tempfile::TempDir;
-
-/// The folder with an authority `ca.pem`, a certificate of its for `localhost`, and one of another authority.
-fn certificates() -> TempDir {
-    let folder = TempDir::with_prefix("semel-tls-").unwrap();
-    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
-    let openssl = |args: &str| {
-        let done = Command::new("openssl").args(args.split(' ')).current_dir(folder.path()).output();
-        let done = done.expect("openssl is there");
-        assert!(done.status.success(), "openssl {args}: {}", String::from_utf8_lossy(&done.stderr));
-    };
-    for name in ["ca", "other"] {
-        openssl(&format!("req -x509 {key} -keyout {name}.key -out {name}.pem -days 2 -subj /CN={name}"));
-    }
-    openssl(&format!("req {key} -keyout server.key -out server.csr -subj /CN=localhost"));
-    std::fs::write(folder.path().join("names"), "subjectAltName=DNS:localhost\n").unwrap();
-    let sign = "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.pem -days 2";
-    openssl(&format!("{sign} -extfile names"));
-    folder
-}
-
-fn file(folder: &TempDir, name: &str) -> String {
-    folder.path().join(name).display().to_string()
-}
+use semel_testkit::servers::{Authority, MariaDb, Postgres};
 
 #[track_caller]
 fn refused<T: std::fmt::Debug>(opened: Result<T, ConnectError>, words: &str) {
@@ -44,12 +20,13 @@ async fn postgres(url: &str) -> Result<PostgresStore, ConnectError> {
 
 #[tokio::test]
 async fn a_postgres_is_believed_only_with_its_authority_and_its_name() {
-    let folder = certificates();
+    let (authority, other) = (Authority::new("ca"), Authority::new("other"));
+    let certificate = authority.certify("server", "DNS:localhost");
     let plain = Postgres::start().await;
-    let server = Postgres::start_tls(&folder.path().join("server.pem"), &folder.path().join("server.key")).await;
+    let server = Postgres::start_tls(&certificate.pem, &certificate.key).await;
     PostgresStore::migrate(&server.url(), &Options::default()).await.unwrap();
     let at = |host: &str, server: &Postgres, options: &str| server.url().replace("127.0.0.1", host) + "?" + options;
-    let (ca, other) = (file(&folder, "ca.pem"), file(&folder, "other.pem"));
+    let (ca, other) = (authority.pem().display().to_string(), other.pem().display().to_string());
 
     let verified = postgres(&at("localhost", &server, &format!("sslmode=verify-full&sslrootcert={ca}"))).await.unwrap();
     let encrypted = "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
@@ -74,14 +51,16 @@ async fn mariadb(url: &str) -> Result<MySqlStore, ConnectError> {
 
 #[tokio::test]
 async fn a_mariadb_is_believed_only_with_its_authority_and_its_name() {
-    let folder = certificates();
-    let option = |name: &str, of: &str| format!("--{name}={}", file(&folder, of));
-    let options = [option("ssl-cert", "server.pem"), option("ssl-key", "server.key"), option("ssl-ca", "ca.pem")];
+    let (authority, other) = (Authority::new("ca"), Authority::new("other"));
+    let certificate = authority.certify("server", "DNS:localhost");
+    let option = |name: &str, file: &std::path::Path| format!("--{name}={}", file.display());
+    let options =
+        [option("ssl-cert", &certificate.pem), option("ssl-key", &certificate.key), option("ssl-ca", &authority.pem())];
     let server = Arc::new(MariaDb::start_with(&options.each_ref().map(String::as_str)).await);
     let place = crate::mysql::place::Place::blank(Arc::clone(&server)).await;
     MySqlStore::migrate(&place.url(), &Options::default()).await.unwrap();
     let at = |host: &str, options: &str| place.url().replace("127.0.0.1", host) + "?" + options;
-    let (ca, other) = (file(&folder, "ca.pem"), file(&folder, "other.pem"));
+    let (ca, other) = (authority.pem().display().to_string(), other.pem().display().to_string());
 
     place.run(&format!("CREATE USER shy REQUIRE SSL; GRANT ALL ON {}.* TO shy", place.database)).await;
     let shy = |host: &str, options: &str| at(host, options).replace("root@", "shy@");

@@ -1,6 +1,7 @@
 //! Real servers, private to a test: on free ports of the loopback, in temporary folders, stopped by their own process
 //! id. A server that is not installed is a failure and never a skip; `./test` installs them all.
 
+mod authority;
 mod disk;
 mod mariadb;
 mod postgres;
@@ -8,6 +9,7 @@ mod process;
 pub mod proxy;
 pub mod redis;
 
+pub use authority::{Authority, Certificate};
 pub use disk::SmallDisk;
 pub use mariadb::MariaDb;
 pub use postgres::{PgBouncer, Postgres};
