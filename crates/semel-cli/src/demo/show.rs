@@ -12,12 +12,12 @@ use http::{HeaderMap, HeaderValue, Method};
 
 use super::{Gateway, Service};
 use crate::exit::{Exit, Failure};
-use crate::prove::Target;
 use crate::prove::answer::Class;
 use crate::prove::effects::Naming;
 use crate::prove::key;
 use crate::prove::load::{Request, Start, Tick, volley};
 use crate::prove::sheet::Sheet;
+use crate::prove::{Place, Target, Trust};
 use crate::term::Look;
 
 const ORDER: &str = r#"{"item":"book","qty":1}"#;
@@ -120,17 +120,12 @@ fn storm() -> Vec<Start> {
 
 async fn fire(address: SocketAddr, starts: &[Start]) -> Result<Sheet, Failure> {
     let target: Target = format!("http://{address}/orders").parse().map_err(Failure::runtime)?;
+    let place = Place::find(target, &Trust::default()).await.map_err(Failure::runtime)?;
     let key = key::fresh("demo-")?;
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert("idempotency-key", HeaderValue::from_str(&key).map_err(Failure::runtime)?);
-    let request = Request {
-        target: Arc::new(target),
-        addresses: [address].into(),
-        method: Method::POST,
-        headers,
-        body: Bytes::from_static(ORDER.as_bytes()),
-    };
+    let request = Request { place, method: Method::POST, headers, body: Bytes::from_static(ORDER.as_bytes()) };
     let tick: Tick = Arc::new(|| {});
     Ok(Sheet::of(&volley(&request, starts, LIMIT, &tick).await, &Naming::Whole))
 }

@@ -23,7 +23,7 @@ Examples:
   semel doctor
   semel doctor /etc/semel.toml --json
   semel doctor --upstream http://127.0.0.1:3000 --store redis://127.0.0.1/0
-  semel doctor --through http://shop.example/api --header 'Authorization: …'
+  semel doctor --through https://shop.example/api --header 'Authorization: …'
   semel doctor --through http://10.0.0.1:8080 --through http://10.0.0.2:8080
 
 It connects to the upstreams without sending anything, and runs one claim,

@@ -1,15 +1,14 @@
 //! How rules are asked for again, as the gateways counted it since their start: read off their metrics.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::exit::Failure;
-use crate::prove::Target;
 use crate::prove::load::{self, Request};
+use crate::prove::{Place, Target, Trust};
 
 /// Longest wait for a gateway's metrics, which ask its store.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -44,11 +43,11 @@ impl Asked {
 }
 
 /// By rule, over all the gateways that are named: admin addresses, or files with their metrics.
-pub(super) async fn read(gateways: &[String]) -> Result<BTreeMap<String, Asked>, Failure> {
+pub(super) async fn read(gateways: &[String], trust: &Trust) -> Result<BTreeMap<String, Asked>, Failure> {
     let mut rules = BTreeMap::new();
     for gateway in gateways {
         let text = match gateway.contains("://") {
-            true => fetch(gateway).await?,
+            true => fetch(gateway, trust).await?,
             false => std::fs::read_to_string(gateway)
                 .map_err(|error| Failure::usage(format!("--gateway: cannot read {gateway}: {error}")))?,
         };
@@ -60,19 +59,13 @@ pub(super) async fn read(gateways: &[String]) -> Result<BTreeMap<String, Asked>,
     Ok(rules)
 }
 
-async fn fetch(url: &str) -> Result<String, Failure> {
+async fn fetch(url: &str, trust: &Trust) -> Result<String, Failure> {
     let usage = |why: String| Failure::usage(format!("--gateway {url}: {why}"));
     let runtime = |why: String| Failure::runtime(format!("no metrics from {url}: {why}"));
     let base = url.strip_suffix("/metrics").unwrap_or(url);
     let target = base.parse::<Target>().and_then(|target| target.below("/metrics")).map_err(usage)?;
-    let addresses = target.resolve().await.map_err(runtime)?.into();
-    let request = Request {
-        target: Arc::new(target),
-        addresses,
-        method: Method::GET,
-        headers: HeaderMap::new(),
-        body: Bytes::new(),
-    };
+    let place = Place::find(target, trust).await.map_err(runtime)?;
+    let request = Request { place, method: Method::GET, headers: HeaderMap::new(), body: Bytes::new() };
     let answer = load::single(&request, LIMIT).await.result.map_err(|trouble| runtime(trouble.words()))?;
     match answer.status {
         StatusCode::OK => Ok(String::from_utf8_lossy(&answer.body).into_owned()),

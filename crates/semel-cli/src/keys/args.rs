@@ -234,6 +234,11 @@ pub struct Stats {
     #[arg(long, env = "SEMEL_KEYS_GATEWAY", value_name = "URL|FILE", value_delimiter = ' ')]
     pub gateway: Vec<String>,
 
+    /// File with the certificate of an authority (PEM) that an https:// address of --gateway is believed for, beside the
+    /// machine's
+    #[arg(long, env = "SEMEL_KEYS_CA", value_name = "FILE", requires = "gateway")]
+    pub ca: Option<PathBuf>,
+
     /// JSON instead of a table
     #[arg(long)]
     pub json: bool,

@@ -14,6 +14,7 @@ use super::args::{By, Stats};
 use super::pages::Pages;
 use super::time;
 use crate::exit::{Exit, Failure};
+use crate::prove::Trust;
 use crate::term::{Look, Out, shown};
 
 /// Upper ends of the histogram of the time that records still have, and their names.
@@ -136,7 +137,7 @@ pub(super) async fn run(store: &dyn StoreAdmin, args: &Stats) -> Result<Exit, Fa
     }
     let asked = match args.gateway.is_empty() {
         true => BTreeMap::new(),
-        false => again::read(&args.gateway).await?,
+        false => again::read(&args.gateway, &Trust::with(args.ca.as_deref())?).await?,
     };
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
     let mut pages = Pages::of(store, args.narrow.filter());

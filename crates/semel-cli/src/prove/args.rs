@@ -27,7 +27,7 @@ Exit codes: 0 safe, 1 a finding or not shown, 2 usage, 3 unreachable or ended ea
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES, args_override_self = true)]
 pub struct Args {
-    /// Where the copies go: an http:// address
+    /// Where the copies go: an http:// or https:// address
     #[arg(env = "SEMEL_PROVE_URL")]
     pub url: Target,
 
@@ -136,6 +136,10 @@ pub struct Args {
     /// Run the same load against this URL too, for comparison (usually the service behind the guard)
     #[arg(long, env = "SEMEL_PROVE_DIRECT", value_name = "URL")]
     pub direct: Option<Target>,
+
+    /// File with the certificate of an authority (PEM) that https:// addresses are believed for, beside the machine's
+    #[arg(long, env = "SEMEL_PROVE_CA", value_name = "FILE")]
+    pub ca: Option<PathBuf>,
 
     /// Machine-readable result on stdout
     #[arg(long, env = "SEMEL_PROVE_JSON")]

@@ -60,7 +60,7 @@ fn whole(answer: &Answer) -> String {
 
 /// Asks the counting URL.
 pub(crate) async fn ask(request: &Request, pointer: Option<&str>, limit: Duration) -> Result<u64, Failure> {
-    let url = request.target.url();
+    let url = request.place.target.url();
     let answer = single(request, limit)
         .await
         .result

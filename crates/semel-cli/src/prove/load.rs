@@ -1,7 +1,6 @@
 //! The load client: many copies of one request, each on a connection of its own that is open before the first one
 //! starts, so that the start is not blurred by connecting.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +14,11 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 
-use super::target::Target;
+use super::place::Place;
+use super::trust;
 
 /// Longer bodies are digested whole but kept only up to here.
 const BODY_KEPT: usize = 1 << 20;
@@ -27,9 +29,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Where to.
-    pub target: Arc<Target>,
-    /// The addresses of `target`, see [`Target::resolve`].
-    pub addresses: Arc<[SocketAddr]>,
+    pub place: Place,
     /// The method.
     pub method: Method,
     /// All fields but `Content-Length` and, unless it should differ from the target's, `Host`.
@@ -91,9 +91,8 @@ pub type Tick = Arc<dyn Fn() + Send + Sync>;
 pub async fn volley(request: &Request, starts: &[Start], limit: Duration, tick: &Tick) -> Vec<Reply> {
     let mut opening = JoinSet::new();
     for index in 0..starts.len() {
-        let addresses = request.addresses.clone();
-        let limit = limit.min(CONNECT_LIMIT);
-        opening.spawn(async move { (index, open(&addresses, limit).await) });
+        let place = request.place.clone();
+        opening.spawn(async move { (index, open(&place, limit).await) });
     }
     let mut lines: Vec<_> = starts.iter().map(|_| None).collect();
     while let Some(opened) = opening.join_next().await {
@@ -134,20 +133,32 @@ pub async fn single(request: &Request, limit: Duration) -> Reply {
     replies.remove(0)
 }
 
+type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
 struct Line {
     sender: SendRequest<Full<Bytes>>,
-    driver: Connection<TokioIo<TcpStream>, Full<Bytes>>,
+    driver: Connection<TokioIo<Stream>, Full<Bytes>>,
 }
 
-async fn open(addresses: &[SocketAddr], limit: Duration) -> Result<Line, Trouble> {
-    let connecting = async {
-        let stream = TcpStream::connect(addresses).await.map_err(|error| Trouble::Connect(error.to_string()))?;
-        stream.set_nodelay(true).map_err(|error| Trouble::Connect(error.to_string()))?;
-        let (sender, driver) =
-            handshake(TokioIo::new(stream)).await.map_err(|error| Trouble::Connect(error.to_string()))?;
-        Ok(Line { sender, driver })
+/// A connection within [`CONNECT_LIMIT`], and TLS over it within `limit`: thousands of handshakes at once keep this
+/// machine busy for longer than a lost packet should be waited for.
+async fn open(place: &Place, limit: Duration) -> Result<Line, Trouble> {
+    let late = |what: &str| Trouble::Connect(format!("no {what} in time"));
+    let connecting = TcpStream::connect(&*place.addresses);
+    let stream = timeout(limit.min(CONNECT_LIMIT), connecting).await.map_err(|_| late("connection"))?;
+    let stream = stream.map_err(|error| Trouble::Connect(error.to_string()))?;
+    stream.set_nodelay(true).map_err(|error| Trouble::Connect(error.to_string()))?;
+    let stream = match &place.secure {
+        None => Either::Left(stream),
+        Some(secure) => {
+            let securing = secure.connector.connect(secure.name.clone(), stream);
+            let secured = timeout(limit, securing).await.map_err(|_| late("TLS"))?;
+            Either::Right(Box::new(secured.map_err(|error| Trouble::Connect(trust::refusal(&error)))?))
+        }
     };
-    timeout(limit, connecting).await.unwrap_or_else(|_| Err(Trouble::Connect("no connection in time".to_owned())))
+    let (sender, driver) =
+        handshake(TokioIo::new(stream)).await.map_err(|error| Trouble::Connect(error.to_string()))?;
+    Ok(Line { sender, driver })
 }
 
 impl Line {
@@ -160,10 +171,10 @@ impl Line {
         let talk = async {
             let mut message = http::Request::new(Full::new(request.body.clone()));
             *message.method_mut() = request.method.clone();
-            *message.uri_mut() = request.target.path().clone();
+            *message.uri_mut() = request.place.target.path().clone();
             *message.headers_mut() = request.headers.clone();
             if !request.headers.contains_key(HOST) {
-                let host = HeaderValue::from_str(request.target.authority());
+                let host = HeaderValue::from_str(request.place.target.authority());
                 message.headers_mut().insert(HOST, host.map_err(|error| Trouble::Connect(error.to_string()))?);
             }
             let response = self.sender.send_request(message).await.map_err(|error| broken(&error))?;

@@ -10,17 +10,21 @@ mod judge;
 pub(crate) mod key;
 pub mod load;
 mod machine;
+mod place;
 mod plan;
 mod progress;
 mod report;
 pub(crate) mod sheet;
 mod target;
+mod trust;
 
 use std::io::Write as _;
 
 pub use args::Args;
+pub use place::Place;
 pub(crate) use plan::field;
 pub use target::Target;
+pub use trust::Trust;
 
 use self::course::Course;
 use self::judge::{Judgement, Verdict};

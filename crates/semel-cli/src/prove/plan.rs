@@ -1,7 +1,5 @@
 //! A checked run: what is sent, how often, and how the result is read.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,25 +11,13 @@ use super::chance::Chance;
 use super::effects::Naming;
 use super::key;
 use super::load::{Request, Start};
+use super::place::Place;
 use super::target::Target;
+use super::trust::Trust;
 use crate::exit::Failure;
 
 const DEFAULT_BODY: &str = r#"{"item":"book","qty":1}"#;
 const PLACEHOLDER: &str = "{key}";
-
-/// A target with its addresses.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    pub(crate) target: Arc<Target>,
-    pub(crate) addresses: Arc<[SocketAddr]>,
-}
-
-impl Place {
-    pub(crate) async fn find(target: &Target) -> Result<Self, Failure> {
-        let addresses = target.resolve().await.map_err(Failure::runtime)?;
-        Ok(Self { target: Arc::new(target.clone()), addresses: addresses.into() })
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -109,10 +95,11 @@ impl Plan {
         };
         let key_is_sent =
             !args.no_key || body.names_key() || headers.iter().any(|(_, value)| value.contains(PLACEHOLDER));
+        let trust = Trust::with(args.ca.as_deref())?;
         Ok(Self {
-            place: Place::find(&args.url).await?,
-            direct: optional(args.direct.as_ref()).await?,
-            count: optional(args.count_url.as_ref()).await?,
+            place: find(&args.url, &trust).await?,
+            direct: optional(args.direct.as_ref(), &trust).await?,
+            count: optional(args.count_url.as_ref(), &trust).await?,
             count_pointer: args.count_pointer.clone(),
             naming,
             rounds: args.rounds,
@@ -172,13 +159,7 @@ impl Plan {
         if self.keyed {
             headers.insert(&self.key_header, value_of(key)?);
         }
-        Ok(Request {
-            target: place.target.clone(),
-            addresses: place.addresses.clone(),
-            method: self.method.clone(),
-            headers,
-            body: body.for_key(key),
-        })
+        Ok(Request { place: place.clone(), method: self.method.clone(), headers, body: body.for_key(key) })
     }
 
     /// The question to `--count-url`: a GET with the given headers and no key.
@@ -188,13 +169,7 @@ impl Plan {
         for (name, value) in self.headers.iter().filter(|(name, _)| name != CONTENT_TYPE) {
             headers.append(name, value_of(value)?);
         }
-        Ok(Some(Request {
-            target: place.target.clone(),
-            addresses: place.addresses.clone(),
-            method: Method::GET,
-            headers,
-            body: Bytes::new(),
-        }))
+        Ok(Some(Request { place: place.clone(), method: Method::GET, headers, body: Bytes::new() }))
     }
 
     /// One round's starts: the first copy at once, the others anywhere in the ramp.
@@ -249,9 +224,13 @@ impl Body {
     }
 }
 
-async fn optional(target: Option<&Target>) -> Result<Option<Place>, Failure> {
+async fn find(target: &Target, trust: &Trust) -> Result<Place, Failure> {
+    Place::find(target.clone(), trust).await.map_err(Failure::runtime)
+}
+
+async fn optional(target: Option<&Target>, trust: &Trust) -> Result<Option<Place>, Failure> {
     match target {
-        Some(target) => Place::find(target).await.map(Some),
+        Some(target) => find(target, trust).await.map(Some),
         None => Ok(None),
     }
 }

@@ -5,11 +5,12 @@ use std::str::FromStr;
 
 use http::Uri;
 
-/// An `http://` URL taken apart.
+/// An `http://` or `https://` URL taken apart.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The URL as given.
     url: String,
+    is_https: bool,
     host: String,
     port: u16,
     authority: String,
@@ -20,6 +21,16 @@ impl Target {
     /// The URL as it was given.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Whether it is asked over TLS.
+    pub(crate) fn is_https(&self) -> bool {
+        self.is_https
+    }
+
+    /// A name or an address, without port and brackets.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
     }
 
     /// Host and, if the URL had one, port: the value of the `Host` header.
@@ -38,11 +49,8 @@ impl Target {
         Ok(Self { path: path.parse().map_err(|error: http::uri::InvalidUri| error.to_string())?, ..self.clone() })
     }
 
-    /// All addresses of the host, resolved once, so that a round does not measure the resolver.
-    ///
-    /// # Errors
-    /// The name does not resolve.
-    pub async fn resolve(&self) -> Result<Vec<SocketAddr>, String> {
+    /// All addresses of the host.
+    pub(super) async fn resolve(&self) -> Result<Vec<SocketAddr>, String> {
         let found = tokio::net::lookup_host((self.host.as_str(), self.port)).await;
         match found.map(Iterator::collect::<Vec<_>>) {
             Ok(addresses) if !addresses.is_empty() => Ok(addresses),
@@ -56,12 +64,10 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(url: &str) -> Result<Self, String> {
-        if url.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://")) {
-            return Err("https is not spoken yet: TLS comes with a later version. Give the plain-HTTP address behind \
-                        the TLS end, such as http://127.0.0.1:8080/orders"
-                .to_owned());
-        }
-        if !url.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("http://")) {
+        let begins_with =
+            |scheme: &str| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+        let is_https = begins_with("https://");
+        if !is_https && !begins_with("http://") {
             return Err("write the whole URL, such as http://127.0.0.1:8080/orders".to_owned());
         }
         let uri = url.parse::<Uri>().map_err(|error| error.to_string())?;
@@ -76,8 +82,9 @@ impl FromStr for Target {
         let path = uri.path_and_query().map_or("/", |path| path.as_str()).parse::<Uri>();
         Ok(Self {
             url: url.to_owned(),
+            is_https,
             host: host.trim_matches(['[', ']']).to_owned(),
-            port: uri.port_u16().unwrap_or(80),
+            port: uri.port_u16().unwrap_or(if is_https { 443 } else { 80 }),
             authority,
             path: path.map_err(|error| error.to_string())?,
         })
@@ -94,13 +101,22 @@ mod tests {
         assert_eq!((target.host.as_str(), target.port), ("::1", 8080));
         assert_eq!((target.authority(), target.path().to_string().as_str()), ("[::1]:8080", "/orders?a=1"));
         let bare: Target = "http://shop".parse().unwrap();
-        assert_eq!((bare.port, bare.path().to_string().as_str()), (80, "/"));
+        assert_eq!((bare.port, bare.is_https, bare.path().to_string().as_str()), (80, false, "/"));
+        let safe: Target = "HTTPS://shop/orders".parse().unwrap();
+        assert_eq!((safe.port, safe.is_https, safe.authority()), (443, true, "shop"));
     }
 
     #[test]
-    fn https_and_half_addresses_are_refused_with_the_way_out() {
-        assert!("https://shop/orders".parse::<Target>().unwrap_err().contains("TLS comes with a later version"));
-        for wrong in ["shop:8080/orders", "ftp://shop", "http://", "http://me:secret@shop/", "/orders"] {
+    fn half_addresses_are_refused_with_the_way_out() {
+        for wrong in [
+            "shop:8080/orders",
+            "https://",
+            "https:/shop",
+            "ftp://shop",
+            "http://",
+            "http://me:secret@shop/",
+            "/orders",
+        ] {
             assert!(wrong.parse::<Target>().is_err(), "{wrong}");
         }
     }

@@ -13,6 +13,7 @@ use axum::routing::post;
 use semel_cli::demo::{Args, Gateway, Service, Wanted, play};
 use semel_cli::exit::{Exit, Failure};
 use semel_cli::prove::load::{Request, single};
+use semel_cli::prove::{Place, Target, Trust};
 use semel_cli::term::Look;
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, oneshot};
@@ -48,12 +49,11 @@ async fn order(upstream: &str, body: Bytes) -> Bytes {
 }
 
 async fn request(base: &str, path: &str, method: &str, body: impl Into<Bytes>) -> Request {
-    let target: semel_cli::prove::Target = format!("{base}{path}").parse().expect("a URL");
+    let target: Target = format!("{base}{path}").parse().expect("a URL");
     let mut headers = HeaderMap::new();
     headers.insert("content-type", "application/json".parse().expect("a value"));
     Request {
-        addresses: target.resolve().await.expect("an address").into(),
-        target: Arc::new(target),
+        place: Place::find(target, &Trust::default()).await.expect("an address"),
         method: method.parse().expect("a method"),
         headers,
         body: body.into(),

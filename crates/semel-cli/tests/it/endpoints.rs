@@ -112,6 +112,10 @@ impl Endpoint {
         self.shop.effects.load(Ordering::SeqCst)
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }

@@ -15,3 +15,4 @@ mod prove;
 mod semel;
 mod system;
 mod through;
+mod tls;

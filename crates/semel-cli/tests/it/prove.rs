@@ -205,7 +205,6 @@ async fn every_flag_can_come_from_the_environment() {
 #[tokio::test(flavor = "multi_thread")]
 async fn usage_mistakes_end_with_two_and_say_the_way_out() {
     for (args, said) in [
-        (vec!["prove", "https://shop/orders"], "TLS comes with a later version"),
         (vec!["prove", "shop/orders"], "whole URL"),
         (vec!["prove", "http://127.0.0.1:1/", "--header", "nonsense"], "Name: value"),
         (vec!["prove", "http://127.0.0.1:1/", "--disconnect", "2"], "between 0.0 and 1.0"),

@@ -9,28 +9,28 @@ use crate::semel::{Ended, command, run_command};
 use crate::system::gateway::{Gateway, Setup};
 
 const PRINCIPAL: &str = "[principal]\nheader = \"X-User\"\n";
-const RULE: &str = "[[rule]]\nname = \"submit\"\nmatch = \"POST /orders\"\nretry_id = [\"X-Request-Id\"]\n";
+pub(crate) const RULE: &str = "[[rule]]\nname = \"submit\"\nmatch = \"POST /orders\"\nretry_id = [\"X-Request-Id\"]\n";
 
 /// Gateways of one configuration, and the file of whoever looks at them.
-struct Field {
+pub(crate) struct Field {
     dir: TempDir,
     upstream: Endpoint,
     store: String,
 }
 
 impl Field {
-    async fn of(store: &str) -> Self {
+    pub(crate) async fn of(store: &str) -> Self {
         let (dir, upstream) = (TempDir::new().expect("a directory"), Endpoint::start().await);
         std::fs::write(dir.path().join("secret"), "a secret of sixteen bytes").expect("a file");
         Self { dir, upstream, store: store.to_owned() }
     }
 
-    fn gateway(&self, rules: &str) -> Gateway {
+    pub(crate) fn gateway(&self, rules: &str) -> Gateway {
         let setup = Setup::new(&self.upstream.url(""), &self.store).with(PRINCIPAL).with(rules);
         setup.top(&format!("secret_file = \"{}\"\n", self.dir.path().join("secret").display())).start()
     }
 
-    async fn doctor(&self, args: &[&str]) -> Ended {
+    pub(crate) async fn doctor(&self, args: &[&str]) -> Ended {
         let secret = self.dir.path().join("secret");
         let text = format!(
             "secret_file = \"{}\"\n[upstream.shop]\nurls = [\"{}\"]\n[store]\nurl = \"{}\"\n{PRINCIPAL}{RULE}",
@@ -55,7 +55,7 @@ impl Field {
     }
 }
 
-fn flat(text: &str) -> String {
+pub(crate) fn flat(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

@@ -1,6 +1,5 @@
 //! What is sent, and what comes back.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +14,7 @@ use semel_gateway::probe::{ASK, BadMark, Mark, PATH, Report, Wish};
 use super::Through;
 use crate::exit::Failure;
 use crate::prove::load::{self, Answer, Request, Start};
-use crate::prove::{Target, field};
+use crate::prove::{self, Target, Trust, field};
 
 /// Longest wait for an answer, connecting included.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -28,23 +27,22 @@ const BODY: &str = "{\"b\": 1.0,\n \"a\": \"\\u00fc ü\",  \"a\": null}\n";
 pub(super) struct Place {
     /// As it was given.
     pub(super) shown: String,
-    target: Arc<Target>,
-    addresses: Arc<[SocketAddr]>,
+    inner: prove::Place,
 }
 
 impl Place {
-    pub(super) async fn find(target: &Target) -> Result<Self, String> {
-        let addresses = target.resolve().await?.into();
-        Ok(Self { shown: target.url().to_owned(), target: Arc::new(target.below(PATH)?), addresses })
+    pub(super) async fn find(target: &Target, trust: &Trust) -> Result<Self, String> {
+        let inner = prove::Place::find(target.below(PATH)?, trust).await?;
+        Ok(Self { shown: target.url().to_owned(), inner })
     }
 
     /// The path and query that are sent.
     pub(super) fn path(&self) -> String {
-        self.target.path().to_string()
+        self.inner.target.path().to_string()
     }
 
     pub(super) fn host(&self) -> &str {
-        self.target.authority()
+        self.inner.target.authority()
     }
 }
 
@@ -147,8 +145,7 @@ impl Asker {
 
     fn request(place: &Place, probe: &Probe) -> Request {
         Request {
-            target: Arc::clone(&place.target),
-            addresses: Arc::clone(&place.addresses),
+            place: place.inner.clone(),
             method: Method::POST,
             headers: probe.fields.clone(),
             body: Bytes::from_static(BODY.as_bytes()),

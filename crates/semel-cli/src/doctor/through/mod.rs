@@ -8,6 +8,8 @@ mod ask;
 mod gateways;
 mod way;
 
+use std::path::PathBuf;
+
 use semel_core::identity::Secret;
 use semel_gateway::config::{Config, StoreUrl};
 use semel_gateway::stores;
@@ -15,7 +17,7 @@ use semel_gateway::stores;
 use self::ask::{Asker, Place};
 use super::finding::{Checked, Level};
 use crate::exit::Failure;
-use crate::prove::Target;
+use crate::prove::{Target, Trust};
 
 /// What `--through` was given.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -33,6 +35,10 @@ pub struct Through {
         requires = "through"
     )]
     pub headers: Vec<String>,
+
+    /// File with the certificate of an authority (PEM) that https:// addresses are believed for, beside the machine's
+    #[arg(long, env = "SEMEL_DOCTOR_CA", value_name = "FILE", requires = "through")]
+    pub ca: Option<PathBuf>,
 }
 
 /// The secret of the gateways, as far as it can be known here.
@@ -63,7 +69,7 @@ pub(super) fn secret(config: &Config, of_store: Option<Secret>) -> Result<Secret
 /// Sends the requests and says what they show.
 ///
 /// # Errors
-/// Usage: a field that cannot be one. Runtime: the system has no randomness.
+/// Usage: a field that cannot be one, a file of --ca that is none. Runtime: the system has no randomness.
 pub(super) async fn look(
     args: &Through,
     config: &Config,
@@ -71,9 +77,10 @@ pub(super) async fn look(
     found: &mut Vec<Checked>,
 ) -> Result<(), Failure> {
     let asker = Asker::new(args, config, secret)?;
+    let trust = Trust::with(args.ca.as_deref())?;
     let mut reached = Vec::new();
     for target in &args.through {
-        let place = match Place::find(target).await {
+        let place = match Place::find(target, &trust).await {
             Ok(place) => place,
             Err(why) => {
                 found.push(Checked::new(Level::Error, "through", why).fix("mend the address"));
