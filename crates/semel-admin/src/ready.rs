@@ -130,9 +130,9 @@ impl Readiness {
         let recent = state.since_lost.filter(|ago| *ago < SPOKEN_OF);
         let lost = recent.map(|ago| {
             let detail = format!(
-                "the store was found without its records {} s ago ({} times in all): what was recorded before can run again",
+                "the store was found without its records {} s ago ({} in all): what was recorded before can run again",
                 ago.as_secs(),
-                state.lost
+                if state.lost == 1 { "once".to_owned() } else { format!("{} times", state.lost) }
             );
             Reason::new("store-lost", detail)
         });

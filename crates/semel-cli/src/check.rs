@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use semel_gateway::config::{Config, Problem, Severity, Source, explain, lint};
 use serde_json::{Value, json};
 
+use crate::address::Takes;
 use crate::config::{Overrides, source_or_default};
 use crate::exit::{Exit, Failure};
 use crate::term::{Look, Out};
@@ -41,7 +42,7 @@ pub struct Args {
 /// # Errors
 /// A file that cannot be read; stdout that is gone.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let source = source_or_default(args.file.as_ref())?;
+    let source = source_or_default(args.file.as_ref(), Takes::Both)?;
     let read = Config::from_parts(source.clone(), &args.overrides.flags());
     let (config, problems) = match read {
         Ok(config) => {

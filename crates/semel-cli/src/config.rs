@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use semel_gateway::config::{Flags, Source};
 
-use crate::address::is_no_file;
+use crate::address::{Takes, is_no_file};
 use crate::exit::Failure;
 
 /// Flags that stand over a key of the file.
@@ -80,15 +80,15 @@ impl Overrides {
 /// The file of the gateway where nobody names one and it is there.
 pub const FILE: &str = "semel.toml";
 
-/// Reads a configuration file.
+/// Reads a configuration file. `takes` says what to type where an address stands in its place.
 ///
 /// # Errors
 /// Usage: it is not there, cannot be read, or is no UTF-8.
-pub fn source(path: &Path) -> Result<Source, Failure> {
+pub fn source(path: &Path, takes: Takes) -> Result<Source, Failure> {
     let name = path.display();
     let bytes = std::fs::read(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => {
-            if let Some(why) = path.to_str().and_then(is_no_file) {
+            if let Some(why) = path.to_str().and_then(|text| is_no_file(text, takes)) {
                 return Failure::usage(why);
             }
             Failure::usage(format!("{name} is not there; name the configuration file, or leave it out"))
@@ -108,10 +108,10 @@ pub fn source(path: &Path) -> Result<Source, Failure> {
 ///
 /// # Errors
 /// As [`source`].
-pub fn source_or_default(named: Option<&PathBuf>) -> Result<Option<Source>, Failure> {
+pub fn source_or_default(named: Option<&PathBuf>, takes: Takes) -> Result<Option<Source>, Failure> {
     match named {
-        Some(path) => source(path).map(Some),
-        None if Path::new(FILE).exists() => source(Path::new(FILE)).map(Some),
+        Some(path) => source(path, takes).map(Some),
+        None if Path::new(FILE).exists() => source(Path::new(FILE), takes).map(Some),
         None => Ok(None),
     }
 }

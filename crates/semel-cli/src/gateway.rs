@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use semel_gateway::config::{Config, LogFormat, Severity, Source, lint, summary};
 use semel_gateway::wiring;
 
+use crate::address::Takes;
 use crate::config::{FILE, Overrides, source};
 use crate::exit::{Exit, Failure};
 use crate::logs;
@@ -41,7 +42,7 @@ pub struct Args {
 /// # Errors
 /// Usage: the configuration cannot be used. Runtime: the store cannot be opened, an address cannot be used.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let file = args.config.as_deref().map(source).transpose()?;
+    let file = args.config.as_deref().map(|path| source(path, Takes::Both)).transpose()?;
     let mut config = Config::from_parts(file, &args.overrides.flags()).map_err(|error| refused(&error))?;
     logs::write(&config.log);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;

@@ -55,7 +55,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| address::explained(error).exit());
+    let command = std::env::args().nth(1).unwrap_or_default();
+    let cli = Cli::try_parse().unwrap_or_else(|error| address::explained(error, &command).exit());
     let ended = match cli.command {
         Command::Demo(args) => demo::run(&args, demo::start),
         Command::Gateway(args) => gateway::run(&args),

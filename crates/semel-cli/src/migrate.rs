@@ -5,6 +5,7 @@ use std::io::Write as _;
 use semel_gateway::config::{Flags, Origin, StoreConfig};
 use semel_gateway::stores;
 
+use crate::address::Takes;
 use crate::config::source_or_default;
 use crate::exit::{Exit, Failure};
 use crate::term::Out;
@@ -42,8 +43,11 @@ pub struct Args {
 /// Usage: a store that has no tables. Runtime: a database that refuses or does not answer; stdout that is gone.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     // An address on the command line says it all: a file that happens to lie here has nothing to do with it.
-    let file =
-        if args.url.is_some() && args.config.is_none() { None } else { source_or_default(args.config.as_ref())? };
+    let file = if args.url.is_some() && args.config.is_none() {
+        None
+    } else {
+        source_or_default(args.config.as_ref(), Takes::Database)?
+    };
     let flags = Flags { store: args.url.clone(), ..Flags::default() };
     let read = StoreConfig::from_parts(file, &flags);
     let config = read.map_err(|refused| Failure::usage(format!("the configuration cannot be used:\n\n{refused}")))?;

@@ -7,6 +7,9 @@ use std::os::fd::AsFd;
 /// Width used where nobody can say: a pipe, a file.
 const UNKNOWN_WIDTH: usize = 80;
 
+/// Keeps two words on one line.
+pub const GLUE: char = '\u{a0}';
+
 /// How text for stdout should look.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
@@ -68,13 +71,13 @@ impl Look {
     }
 
     /// Breaks `text` between words so that each line fits; every line but the first begins with `indent` blanks, and
-    /// the first is taken to start there already. A word longer than a line (a URL) stays whole. What steers a terminal is
-    /// escaped: [`shown`].
+    /// the first is taken to start there already. A word longer than a line (a URL) stays whole; a blank that does not break
+    /// ([`GLUE`]) is part of a word. What steers a terminal is escaped: [`shown`].
     pub fn wrap(self, text: &str, indent: usize) -> String {
         let room = self.width.saturating_sub(indent).max(20);
         let mut out = String::new();
         let mut used = 0;
-        for word in text.split_whitespace() {
+        for word in text.split(|c: char| c.is_whitespace() && c != GLUE).filter(|word| !word.is_empty()) {
             let word = shown(word);
             let length = word.chars().count();
             if used > 0 && used + 1 + length > room {
@@ -93,7 +96,12 @@ impl Look {
 
     /// A message: as [`fit`](Self::fit) on a terminal; elsewhere its lines stay whole, for whoever searches a log.
     pub fn told(self, text: &str) -> String {
-        Self { width: if self.has_edge { self.width } else { usize::MAX }, ..self }.fit(text)
+        self.rows().fit(text)
+    }
+
+    /// For rows of a table and lines of a list: without an edge they stay whole, for whoever reads them by line.
+    pub fn rows(self) -> Self {
+        Self { width: if self.has_edge { self.width } else { usize::MAX }, ..self }
     }
 
     /// Breaks the lines of `text` that are too long. What follows stands under the text behind a line's label, which
@@ -199,6 +207,13 @@ mod tests {
         assert_eq!(wrapped, "one two three four\n    five six seven");
         let url = format!("see http://127.0.0.1/{} there", "x".repeat(40));
         assert!(Look::plain(24).wrap(&url, 0).lines().any(|line| line.starts_with("http://")));
+    }
+
+    #[test]
+    fn what_is_glued_together_stays_on_one_line() {
+        let parts = ["under 1h: 12", "under 6h: 345", "later: 6"].map(|part| part.replace(' ', "\u{a0}")).join(", ");
+        let lines = Look::plain(24).wrap(&parts, 2);
+        assert_eq!(lines.replace(GLUE, " "), "under 1h: 12,\n  under 6h: 345,\n  later: 6");
     }
 
     #[test]

@@ -44,6 +44,9 @@ async fn a_store_that_lost_its_records_is_a_note_and_keeps_no_traffic_away() {
     let (status, _, body) = get(&metrics, &readiness, "/readyz").await;
     assert_eq!(status, 200);
     assert!(body.contains(r#""what":"store-lost""#) && body.contains("77 s ago (2 times in all)"), "{body}");
+    let (metrics, readiness) = parts();
+    readiness.watch_store(move || StoreState { lost: 1, since_lost, ..StoreState::default() });
+    assert!(get(&metrics, &readiness, "/readyz").await.2.contains("77 s ago (once in all)"));
 }
 
 #[tokio::test]

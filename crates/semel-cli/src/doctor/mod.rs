@@ -14,6 +14,7 @@ use semel_gateway::config::{Config, Severity, lint};
 
 use self::finding::{Checked, Level};
 pub use self::through::Through;
+use crate::address::Takes;
 use crate::config::{Overrides, source_or_default};
 use crate::exit::{Exit, Failure};
 use crate::term::{Look, Out};
@@ -58,7 +59,7 @@ pub struct Args {
 /// # Errors
 /// A file that cannot be read, a flag that cannot be; stdout that is gone.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let source = source_or_default(args.file.as_ref())?;
+    let source = source_or_default(args.file.as_ref(), Takes::Both)?;
     let mut found = Vec::new();
     let config = match Config::from_parts(source, &args.overrides.flags()) {
         Ok(config) => {

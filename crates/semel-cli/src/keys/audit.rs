@@ -7,6 +7,7 @@ use semel_core::store::StoreAdmin;
 use serde::{Deserialize, Serialize};
 
 use super::args::Audit;
+use super::view::short;
 use crate::exit::{Exit, Failure};
 use crate::term::{Look, Out, shown};
 
@@ -71,7 +72,7 @@ pub(super) async fn run(store: &dyn StoreAdmin, args: &Audit) -> Result<Exit, Fa
     let look = Look::of_stdout();
     for line in &lines {
         match serde_json::from_str::<Deed>(line) {
-            Ok(deed) if !args.json => out.write_all(look.fit(&words(&deed)).as_bytes())?,
+            Ok(deed) if !args.json => out.write_all(look.told(&words(&deed)).as_bytes())?,
             // A line of another version, or one that a crash cut short, is shown as it is.
             Ok(_) => writeln!(out, "{line}")?,
             Err(_) => writeln!(out, "{}", shown(line))?,
@@ -87,7 +88,7 @@ pub(super) async fn run(store: &dyn StoreAdmin, args: &Audit) -> Result<Exit, Fa
 fn words(deed: &Deed) -> String {
     let mut text = format!("{}  {} {}", deed.at, deed.by, deed.action);
     if let (Some(identity), Some(state)) = (&deed.identity, &deed.state) {
-        text.push_str(&format!(" {identity}, which was {state}"));
+        text.push_str(&format!(" {}, which was {state}", short(identity)));
     }
     if deed.result != "asked" {
         text.push_str(&format!(": {}", deed.result));

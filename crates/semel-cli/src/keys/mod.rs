@@ -18,6 +18,7 @@ use semel_core::env::Env;
 use semel_gateway::config::{Bytes, StoreConfig, StoreUrl};
 use semel_gateway::stores::{self, Opened};
 
+use crate::address::Takes;
 use crate::config::source_or_default;
 use crate::exit::{Exit, Failure};
 
@@ -53,7 +54,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
 /// # Errors
 /// As [`run`].
 pub async fn open(args: &StoreArgs) -> Result<Opened, Failure> {
-    let file = source_or_default(args.config.as_ref())?;
+    let file = source_or_default(args.config.as_ref(), Takes::Store)?;
     let read = StoreConfig::from_parts(file, &args.flags());
     let config = read.map_err(|refused| Failure::usage(format!("the configuration cannot be used:\n\n{refused}")))?;
     match &*config.store.url {

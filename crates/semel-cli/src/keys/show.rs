@@ -18,7 +18,7 @@ pub(super) async fn run(store: &dyn StoreAdmin, args: &Show) -> Result<Exit, Fai
     let mut out = Out::stdout();
     match args.json {
         true => writeln!(out, "{}", serde_json::to_string_pretty(&view).map_err(anyhow::Error::from)?)?,
-        false => out.write_all(Look::of_stdout().fit(&words(&view)).as_bytes())?,
+        false => out.write_all(Look::of_stdout().told(&words(&view)).as_bytes())?,
     }
     out.flush()?;
     Ok(Exit::Clean)
@@ -28,7 +28,8 @@ pub(super) async fn run(store: &dyn StoreAdmin, args: &Show) -> Result<Exit, Fai
 pub(super) fn words(view: &View) -> String {
     let ms = |n: u64| time::words(Duration::from_millis(n));
     let mut lines = vec![
-        ("identity", view.identity.clone()),
+        ("identity", view.digits().to_owned()),
+        ("namespace", view.namespace.clone()),
         ("state", format!("{}: {}", view.state, meaning(view))),
         ("rule", or_none(&view.rule)),
         ("key", or_none(&view.key)),

@@ -15,7 +15,7 @@ use super::pages::Pages;
 use super::time;
 use crate::exit::{Exit, Failure};
 use crate::prove::Trust;
-use crate::term::{Look, Out, shown};
+use crate::term::{GLUE, Look, Out, shown};
 
 /// Upper ends of the histogram of the time that records still have, and their names.
 const LEFT: [(Duration, &str); 6] = [
@@ -188,19 +188,20 @@ fn table(by: By, groups: &BTreeMap<String, Group>, look: Look) -> String {
         let line = format!("{name:<width$} {:>9} {:>9}  ", group.records, time::bytes(group.bytes));
         let indent = line.chars().count();
         text.push_str(&line);
-        text.push_str(&look.wrap(&ends(group), indent));
+        text.push_str(&look.rows().wrap(&ends(group), indent).replace(GLUE, " "));
         text.push('\n');
     }
     for (name, again) in groups.iter().filter_map(|(name, group)| Some((name, group.again.as_ref()?))) {
-        text.push_str(&look.wrap(&again.words(name), 0));
+        text.push_str(&look.rows().wrap(&again.words(name), 0));
         text.push('\n');
     }
     text
 }
 
-/// `under 1min 3, 1h 12, more 4`: only what is there.
+/// `under 1min: 3, under 1h: 12, later: 4`: only what is there, each glued together.
 fn ends(group: &Group) -> String {
     let names = LEFT.iter().map(|(_, name)| format!("under {name}")).chain(std::iter::once("later".to_owned()));
     let parts = names.zip(group.ends_in).filter(|(_, n)| *n > 0);
-    parts.map(|(name, n)| format!("{name}:\u{a0}{n}")).collect::<Vec<_>>().join(", ")
+    let glued = |part: String| part.replace(' ', &GLUE.to_string());
+    parts.map(|(name, n)| glued(format!("{name}: {n}"))).collect::<Vec<_>>().join(", ")
 }

@@ -88,13 +88,27 @@ impl View {
 
     /// The first digits, enough to name it by.
     pub(super) fn short(&self) -> &str {
-        let digits = self.identity.rsplit(':').next().unwrap_or_default();
-        &digits[..digits.len().min(16)]
+        short(&self.identity)
+    }
+
+    /// All digits, without what they are of.
+    pub(super) fn digits(&self) -> &str {
+        digits(&self.identity)
     }
 
     pub(super) fn expires_in(&self) -> Duration {
         Duration::from_millis(self.expires_in_ms)
     }
+}
+
+/// Of an identity as text: the first digits, enough to name it by.
+pub(super) fn short(identity: &str) -> &str {
+    let digits = digits(identity);
+    digits.get(..16).unwrap_or(digits)
+}
+
+fn digits(identity: &str) -> &str {
+    identity.rsplit(':').next().unwrap_or_default()
 }
 
 fn millis(time: Duration) -> u64 {

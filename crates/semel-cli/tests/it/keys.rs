@@ -107,6 +107,9 @@ async fn a_record_is_found_by_its_first_digits_and_told_in_words() {
     for words in ["nobody can tell whether it took place", "last error  the connection broke", "attempt     1"] {
         assert!(ended.out.contains(words), "{words}: {}", ended.out);
     }
+    let all = seeded.unknown.to_string();
+    let all = all.rsplit(':').next().expect("digits");
+    assert!(ended.out.starts_with(&format!("identity    {all}\n")), "{}", ended.out);
     let whole = seeded.keys(&["show", &seeded.done.to_string(), "--json"]).await;
     assert_eq!(whole.json()["outcome"]["body_kept"], true, "{whole:?}");
     let missing = seeded.keys(&["show", "00000000000000"]).await;
@@ -125,10 +128,11 @@ async fn an_unknown_that_took_place_is_settled_and_audited() {
     assert!(ended.err.contains("settled, under fence "), "{}", ended.err);
     let shown = seeded.keys(&["show", &unknown]).await;
     assert!(shown.out.contains("done: copies are told that it is done, without the answer"), "{}", shown.out);
-    let audit = seeded.keys(&["audit"]).await;
-    let audit = audit.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    // One line for one deed: nobody's terminal ends anywhere here.
+    let audit = seeded.keys(&["audit"]).await.out;
+    assert_eq!(audit.lines().count(), 1, "{audit}");
     assert!(audit.contains("ada@") && audit.contains("(seen in the ledger)"), "{audit}");
-    assert!(audit.contains(&format!("resolve-completed {}, which was unknown", seeded.unknown)), "{audit}");
+    assert!(audit.contains(&format!("resolve-completed {unknown}, which was unknown")), "{audit}");
     let again = seeded.keys(&["resolve", &unknown, "--failed", "--yes"]).await;
     assert!(again.code == 2 && again.err.contains("it is done"), "{again:?}");
 }

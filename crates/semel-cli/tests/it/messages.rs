@@ -3,6 +3,7 @@
 use tempfile::TempDir;
 
 use crate::semel::{Ended, command, run_command};
+use crate::through::flat;
 
 async fn semel(args: &[&str]) -> Ended {
     let dir = TempDir::new().expect("a directory");
@@ -24,11 +25,6 @@ impl Closed {
     fn address(&self) -> String {
         self.0.local_addr().expect("an address").as_socket().expect("an IP address").to_string()
     }
-}
-
-/// Lines break at the terminal's width: the words count.
-fn flat(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[tokio::test]
@@ -84,6 +80,21 @@ async fn migrate_says_which_stores_have_tables_and_what_to_type() {
     assert!(embedded.code == 2 && flat(&embedded.err).contains("embedded:data needs no tables,"), "{embedded:?}");
 }
 
+/// It was told to take `--store`, which `migrate` does not have.
+#[tokio::test]
+async fn migrate_takes_its_database_without_a_flag_and_says_so() {
+    let address = "postgres://ada:hush@127.0.0.1/shop";
+    for args in [&["migrate", "-c", address][..], &["migrate", "postgres://127.0.0.1/a", address]] {
+        let ended = semel(args).await;
+        let said = flat(&ended.err);
+        assert_eq!(ended.code, 2, "{ended:?}");
+        let tip = "the database is named without a flag: semel migrate postgres://ada:***@127.0.0.1/shop";
+        assert!(said.contains(tip) && !said.contains("--store") && !said.contains("hush"), "{said}");
+    }
+    let ended = semel(&["migrate", "-c", "http://127.0.0.1:3000"]).await;
+    assert!(flat(&ended.err).contains("is an address and no file: the database is named without a flag"), "{ended:?}");
+}
+
 #[tokio::test]
 async fn an_address_where_a_file_or_nothing_is_expected_leads_to_its_flag() {
     let files = [&["doctor"][..], &["check"], &["keys", "list", "-c"], &["gateway", "-c"]];
@@ -94,7 +105,12 @@ async fn an_address_where_a_file_or_nothing_is_expected_leads_to_its_flag() {
         assert!(said.contains("no file: a store is named with --store redis://:***@127.0.0.1"), "{said}");
         assert!(!said.contains("hush"), "a password was shown: {said}");
         let ended = semel(&[command, &["http://127.0.0.1:3000"]].concat()).await;
-        assert!(flat(&ended.err).contains("a service is named with --upstream http://127.0.0.1:3000"), "{ended:?}");
+        // There is no --upstream to look into a store with.
+        let words = match command[0] {
+            "keys" => "the records of a gateway are in its store: name that with --store URL",
+            _ => "a service is named with --upstream http://127.0.0.1:3000",
+        };
+        assert!(flat(&ended.err).contains(words), "{ended:?}");
     }
     for args in [&["keys", "list", "redis://:hush@127.0.0.1"][..], &["keys", "redis://:hush@127.0.0.1"]] {
         let ended = semel(args).await;
