@@ -1,30 +1,11 @@
 //! The one table of what an error means: whether the call can have changed anything, and what kind of trouble it is.
 
+mod codes;
+
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use semel_core::store::{Did, StoreError, StoreErrorKind};
 
-/// Answers by which a server says that it did not carry out the command. Every script writes its record with one
-/// command, and what comes after cannot fail: an error is never raised after the change.
-const NOT_DONE: [&str; 18] = [
-    "ASK",
-    "BUSY",
-    "CLUSTERDOWN",
-    "CROSSSLOT",
-    "DENIED",
-    "LOADING",
-    "MASTERDOWN",
-    "MISCONF",
-    "MOVED",
-    "NOAUTH",
-    "NOPERM",
-    "NOREPLICAS",
-    "NOSCRIPT",
-    "OOM",
-    "READONLY",
-    "TRYAGAIN",
-    "WRONGPASS",
-    "WRONGTYPE",
-];
+use self::codes::NOT_DONE;
 
 /// What an error means to the call that was sent.
 pub(crate) fn of(error: RedisError) -> StoreError {

@@ -5,6 +5,8 @@ mod beds;
 mod calls;
 mod changes;
 mod cluster;
+#[path = "../../src/verdict/codes.rs"]
+mod codes;
 mod errors;
 mod inspected;
 mod lossy;
@@ -13,6 +15,7 @@ mod mutants;
 mod parts;
 mod questions;
 mod recover;
+mod refusals;
 mod room;
 mod sentinel;
 #[cfg(feature = "tls")]

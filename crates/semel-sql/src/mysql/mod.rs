@@ -11,6 +11,7 @@ mod health;
 mod inspect;
 mod mark;
 mod migrate;
+mod numbers;
 #[cfg(feature = "testing")]
 mod plant;
 mod renew;

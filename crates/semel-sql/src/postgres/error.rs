@@ -16,6 +16,8 @@
 use semel_core::store::{Did, StoreError, StoreErrorKind};
 use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
+use super::codes::{CODES, Says};
+
 /// What to make of an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Verdict {
@@ -62,20 +64,20 @@ pub(super) fn verdict(error: &sqlx::Error) -> Verdict {
 }
 
 fn answered(code: &str, severity: PgSeverity) -> Verdict {
-    match code {
-        "40001" | "40P01" => not_done(Next::Again, true),
-        "55P03" => not_done(Next::Locked, true),
-        "26000" | "42P05" => not_done(Next::Plain, false),
-        "0A000" => not_done(Next::Again, false),
-        "25006" => not_done(Next::Tell, false),
-        "53100" | "53200" | "53400" => Verdict { kind: StoreErrorKind::Full, ..not_done(Next::Tell, true) },
-        "53300" | "57P03" | "3D000" => not_done(Next::Tell, false),
-        _ if code.starts_with("28") => not_done(Next::Tell, false),
-        _ if code.starts_with("08") || code == "57P01" || code == "57P02" => UNKNOWN,
-        _ => match severity {
-            PgSeverity::Fatal | PgSeverity::Panic => UNKNOWN,
-            _ => not_done(Next::Tell, true),
-        },
+    if let Some((_, says)) = CODES.iter().find(|(known, _)| code.starts_with(known)) {
+        return match says {
+            Says::Again => not_done(Next::Again, true),
+            Says::AgainElsewhere => not_done(Next::Again, false),
+            Says::Locked => not_done(Next::Locked, true),
+            Says::Plain => not_done(Next::Plain, false),
+            Says::Full => Verdict { kind: StoreErrorKind::Full, ..not_done(Next::Tell, true) },
+            Says::Elsewhere => not_done(Next::Tell, false),
+            Says::Unknown => UNKNOWN,
+        };
+    }
+    match severity {
+        PgSeverity::Fatal | PgSeverity::Panic => UNKNOWN,
+        _ => not_done(Next::Tell, true),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod calls;
 mod client;
+mod codes;
 mod connect;
 mod error;
 mod inspect;

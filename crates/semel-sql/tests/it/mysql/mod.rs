@@ -9,6 +9,8 @@ mod growth;
 mod locks;
 mod lost_replies;
 mod mutants;
+#[path = "../../../src/mysql/numbers.rs"]
+mod numbers;
 mod opening;
 pub(crate) mod place;
 mod restart;

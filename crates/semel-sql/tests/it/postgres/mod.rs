@@ -4,6 +4,8 @@ mod asking;
 mod audit;
 mod bed;
 mod changes;
+#[path = "../../../src/postgres/codes.rs"]
+mod codes;
 mod conformance;
 mod counted;
 mod errors;
