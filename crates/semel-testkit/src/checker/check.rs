@@ -1,6 +1,9 @@
 //! A history held against a promise, one identity at a time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::{
     history::{Call, Collector, Effect, Event, Last, Told, What},
@@ -16,6 +19,7 @@ pub fn check(collector: &Collector, promise: &Promise) -> Report {
     let mut of_call = BTreeMap::new();
     let mut stories: BTreeMap<&str, Story<'_>> = BTreeMap::new();
     let mut all_forgotten = Vec::new();
+    let mut trouble = Trouble::default();
     for (place, event) in events.iter().enumerate() {
         let identity = match &event.what {
             What::Asks { call, identity, .. } => {
@@ -36,15 +40,46 @@ pub fn check(collector: &Collector, promise: &Promise) -> Report {
                 *report.faults.entry(name.clone()).or_default() += 1;
                 continue;
             }
+            What::Trouble { begins, .. } => {
+                trouble.hear(place, event.at, *begins);
+                continue;
+            }
         };
         stories.entry(identity).or_insert_with(|| Story::new(identity)).hear(place, event);
     }
     for story in stories.values_mut() {
         story.forget(&all_forgotten);
         story.is_open = promise.open;
-        story.check(promise, &mut report);
+        story.check(promise, &trouble, &mut report);
     }
     report
+}
+
+/// From when to when a fault was on: places of its beginning and its end, and the time of its end.
+#[derive(Default)]
+struct Trouble {
+    spans: Vec<(usize, usize, Duration)>,
+    since: Option<usize>,
+}
+
+impl Trouble {
+    fn hear(&mut self, place: usize, at: Duration, begins: bool) {
+        match self.since.take() {
+            None if begins => self.since = Some(place),
+            // One within another: the outer one counts.
+            Some(since) if begins => self.since = Some(since),
+            Some(since) => self.spans.push((since, place, at)),
+            None => {}
+        }
+    }
+
+    /// Whether one was on, or over for less than `lingers`, while a call that was made at a time waited for its answer.
+    fn is_felt(&self, (from, asked): (usize, Duration), to: usize, lingers: Duration) -> bool {
+        let ended_after = |(since, until, at): &(usize, usize, Duration)| {
+            *since < to && (from < *until || asked < at.saturating_add(lingers))
+        };
+        self.since.is_some_and(|since| since < to) || self.spans.iter().any(ended_after)
+    }
 }
 
 /// A call and what came of it.
@@ -94,7 +129,7 @@ impl<'a> Story<'a> {
             What::Effect(effect) => self.effects.push(effect),
             What::Forgot { since, .. } => self.forgotten.push((*since, place)),
             What::Last { last, .. } => self.last = Some(last),
-            What::Fault(_) => {}
+            What::Fault(_) | What::Trouble { .. } => {}
         }
     }
 
@@ -128,7 +163,7 @@ impl<'a> Story<'a> {
         report.violations.push(Violation { property, identity: self.identity.to_owned(), words, events });
     }
 
-    fn check(&self, promise: &Promise, report: &mut Report) {
+    fn check(&self, promise: &Promise, trouble: &Trouble, report: &mut Report) {
         report.identities += 1;
         report.calls += self.visits.len() as u64;
         report.unanswered += self.visits.values().filter(|v| v.told.is_none()).count() as u64;
@@ -142,7 +177,7 @@ impl<'a> Story<'a> {
             }
         }
         self.answers_are_equal(report);
-        self.outcomes_stand(promise, report);
+        self.outcomes_stand(promise, trouble, report);
         if let Some(last) = self.last {
             self.the_record_agrees(last, promise, report);
         }
@@ -151,6 +186,7 @@ impl<'a> Story<'a> {
     fn effects_are_as_many_as_lives(&self, promise: &Promise, report: &mut Report) {
         let guarded = self.effects.iter().filter(|e| e.fence.is_some()).count();
         let unguarded = self.effects.len() - guarded;
+        report.unguarded += unguarded as u64;
         if unguarded > 0 && !promise.open {
             self.wrong(report, Property::OneEffect, format!("{unguarded} effects came unguarded"));
         }
@@ -223,7 +259,12 @@ impl<'a> Story<'a> {
             let words = format!("call {n} asked {} and got the answer to {}", visit.question, effect.question);
             self.wrong(report, Property::OwnQuestion, words);
         }
-        if let (Told::Fresh(_) | Told::Unrecorded(_), Some(other)) = (told, effect.call)
+        let ran = matches!(told, Told::Fresh(_) | Told::Unrecorded(_) | Told::Unguarded(_));
+        if ran && effect.fence.is_none() != matches!(told, Told::Unguarded(_)) {
+            let words = format!("call {n} was told {told}, and effect {value} came with fence {:?}", effect.fence);
+            self.wrong(report, Property::GuardIsTold, words);
+        }
+        if let (true, Some(other)) = (ran, effect.call)
             && other != call
         {
             let words = format!("call {n} was told that it ran, and effect {value} is that of call {}", other.0);
@@ -246,7 +287,19 @@ impl<'a> Story<'a> {
         told.filter_map(|(place, told, _)| Some((place, told.standing()?))).min()
     }
 
-    fn outcomes_stand(&self, promise: &Promise, report: &mut Report) {
+    /// Whether something other than the guard kept a call from its outcome: see [`Promise::in_trouble`].
+    fn is_excused(&self, visit: &Visit<'_>, told_at: usize, promise: &Promise, trouble: &Trouble) -> bool {
+        let at = |place| self.events.iter().find(|(p, _)| *p == place).map_or(Duration::ZERO, |(_, event)| event.at);
+        let (asked, told) = (at(visit.asked_at), at(told_at));
+        let waited = told.saturating_sub(asked) >= promise.patience;
+        let beside = |v: &Visit<'_>| {
+            let Some((until, Told::Refused | Told::Unclear, label)) = v.told else { return false };
+            v.asked_at < told_at && visit.asked_at < until && promise.after_success.contains(&label)
+        };
+        waited || trouble.is_felt((visit.asked_at, asked), told_at, promise.lingers) || self.visits.values().any(beside)
+    }
+
+    fn outcomes_stand(&self, promise: &Promise, trouble: &Trouble, report: &mut Report) {
         let Some((known_at, known)) = self.first_outcome() else { return };
         let question = self.effects.iter().find(|e| e.value == known).map(|e| e.question.as_str());
         for (call, visit) in &self.visits {
@@ -257,8 +310,11 @@ impl<'a> Story<'a> {
             let right = match told {
                 Told::Replayed(value) => value == known,
                 Told::Mismatch => question != Some(visit.question),
-                Told::Refused | Told::Unclear => promise.after_success.contains(&label),
-                Told::Fresh(_) | Told::Unrecorded(_) => false,
+                Told::Refused | Told::Unclear => {
+                    promise.after_success.contains(&label)
+                        || promise.in_trouble.contains(&label) && self.is_excused(visit, told_at, promise, trouble)
+                }
+                Told::Fresh(_) | Told::Unrecorded(_) | Told::Unguarded(_) => false,
             };
             if !right {
                 let words =

@@ -18,6 +18,8 @@ pub enum Told {
     Replayed(String),
     /// Its own run has this outcome, and it may not be recorded.
     Unrecorded(String),
+    /// Its own run has this outcome, and nothing guarded it.
+    Unguarded(String),
     /// A definite failure: nothing was run for this call.
     Refused,
     /// The same, because the key was used for another question.
@@ -31,7 +33,9 @@ impl Told {
     #[must_use]
     pub fn value(&self) -> Option<&str> {
         match self {
-            Self::Fresh(value) | Self::Replayed(value) | Self::Unrecorded(value) => Some(value),
+            Self::Fresh(value) | Self::Replayed(value) | Self::Unrecorded(value) | Self::Unguarded(value) => {
+                Some(value)
+            }
             Self::Refused | Self::Mismatch | Self::Unclear => None,
         }
     }
@@ -101,6 +105,10 @@ pub(super) enum What {
         last: Last,
     },
     Fault(String),
+    Trouble {
+        begins: bool,
+        name: String,
+    },
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -173,6 +181,16 @@ impl Collector {
         self.hear(What::Fault(name.into()));
     }
 
+    /// A fault is about to be done to the system; it is on until [`ends`](Self::ends).
+    pub fn begins(&self, name: impl Into<String>) {
+        self.hear(What::Trouble { begins: true, name: name.into() });
+    }
+
+    /// The last fault that began is over, whether it came to it or not.
+    pub fn ends(&self, name: impl Into<String>) {
+        self.hear(What::Trouble { begins: false, name: name.into() });
+    }
+
     /// What the store has of an identity when all is over.
     pub fn last(&self, identity: impl Into<String>, last: Last) {
         self.hear(What::Last { identity: identity.into(), last });
@@ -219,6 +237,8 @@ impl fmt::Display for Event {
             What::Forgot { .. } => f.write_str("the store forgets, or may have"),
             What::Last { last, .. } => write!(f, "at the end the store has {last:?}"),
             What::Fault(name) => write!(f, "fault: {name}"),
+            What::Trouble { begins: true, name } => write!(f, "fault begins: {name}"),
+            What::Trouble { begins: false, name } => write!(f, "fault ends: {name}"),
         }
     }
 }
@@ -229,6 +249,7 @@ impl fmt::Display for Told {
             Self::Fresh(value) => write!(f, "that it ran with outcome {value}"),
             Self::Replayed(value) => write!(f, "the recorded outcome {value}"),
             Self::Unrecorded(value) => write!(f, "that it ran with outcome {value}, perhaps not recorded"),
+            Self::Unguarded(value) => write!(f, "that it ran unguarded with outcome {value}"),
             Self::Refused => f.write_str("that nothing was run for it"),
             Self::Mismatch => f.write_str("that the key was used for another question"),
             Self::Unclear => f.write_str("nothing certain"),

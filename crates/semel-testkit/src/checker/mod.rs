@@ -15,6 +15,7 @@
 //! | [`RisingFences`](Property::RisingFences) | fences of an identity rise from effect to effect |
 //! | [`Terminal`](Property::Terminal) | nothing is left in flight when all is over |
 //! | [`RecordAgrees`](Property::RecordAgrees) | what the store has in the end is what happened and what was told |
+//! | [`GuardIsTold`](Property::GuardIsTold) | who is told of a run is told whether it was guarded |
 //! | [`Asked`](Property::Asked) | nothing happens that nobody asked for |
 //!
 //! A promise has limits, and these are counted instead of forbidden: [`Promise`].

@@ -1,5 +1,7 @@
 //! What is promised, and what is only counted.
 
+use std::time::Duration;
+
 /// What is promised about fences.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fences {
@@ -24,12 +26,28 @@ pub struct Promise {
     /// Labels of what a caller may be told, instead of the outcome, of an identity whose outcome somebody was told
     /// before: that nothing was run for a reason of the moment.
     pub after_success: &'static [&'static str],
+    /// Labels that are the same only in trouble: while a fault is on, beside a copy that was told one of `after_success`, or
+    /// after [`patience`](Self::patience).
+    pub in_trouble: &'static [&'static str],
+    /// How long a copy has to be kept waiting until what it is told is the store's slowness.
+    pub patience: Duration,
+    /// How long what was under way when a fault ended can still be felt: as long as a call of the store takes at most.
+    pub lingers: Duration,
 }
 
 impl Promise {
     /// One effect in each life, rising fences, nothing left in flight.
     #[must_use]
     pub const fn strict(after_success: &'static [&'static str]) -> Self {
-        Self { takeover: false, open: false, fences: Fences::Rise, in_flight_at_the_end: false, after_success }
+        Self {
+            takeover: false,
+            open: false,
+            fences: Fences::Rise,
+            in_flight_at_the_end: false,
+            after_success,
+            in_trouble: &[],
+            patience: Duration::MAX,
+            lingers: Duration::ZERO,
+        }
     }
 }

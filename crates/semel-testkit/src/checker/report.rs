@@ -15,6 +15,7 @@ pub enum Property {
     RisingFences,
     Terminal,
     RecordAgrees,
+    GuardIsTold,
     Asked,
 }
 
@@ -77,6 +78,8 @@ pub struct Report {
     pub last: BTreeMap<&'static str, u64>,
     /// Effects that were allowed beyond the first.
     pub doubles: Doubles,
+    /// How many of the effects came unguarded.
+    pub unguarded: u64,
     /// How often a fence did not rise where it need not.
     pub fence_repeats: u64,
     /// What does not hold.

@@ -1,6 +1,6 @@
 //! A checker that cannot fail is worth nothing: each property has a history that breaks it and one that only just does not.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use super::{Call, Collector, Effect, Fences, Last, Promise, Property, Report, Told, check};
 use crate::clock::ManualClock;
@@ -152,10 +152,75 @@ fn an_unguarded_effect_is_counted_where_the_rule_says_so() {
     let h = history();
     let call = h.asks();
     h.0.effect(Effect { fence: None, ..effect("a", 0) });
-    h.hears(call, Told::Unrecorded("a".into()));
+    h.hears(call, Told::Unguarded("a".into()));
     h.run("b", 2);
     assert_eq!(h.is_clean(&Promise { open: true, ..STRICT }).doubles.open, 1);
     h.is_caught(Property::OneEffect, "unguarded");
+}
+
+#[test]
+fn a_run_that_is_told_of_with_the_wrong_word_for_its_guard_is_caught() {
+    let open = Promise { open: true, ..STRICT };
+    let cases = [(None, Told::Unrecorded("a".into())), (None, fresh("a")), (Some(1), Told::Unguarded("a".into()))];
+    for (fence, told) in cases {
+        let h = history();
+        let call = h.asks();
+        h.0.effect(Effect { fence, call: Some(call), ..effect("a", 0) });
+        h.hears(call, told);
+        h.is_caught_by(&open, Property::GuardIsTold, "came with fence");
+    }
+}
+
+#[test]
+fn what_is_told_in_trouble_alone_is_caught_without_any() {
+    let clock = Arc::new(ManualClock::new());
+    let patience = Duration::from_millis(400);
+    let promise = Promise { in_trouble: &["in-flight"], patience, ..STRICT };
+    let begun = || {
+        let h = History(Collector::new(clock.clone()));
+        h.run("a", 1);
+        h.0.begins("before");
+        h.0.ends("before");
+        h
+    };
+    let in_flight = |h: &History, call| h.0.tell(call, Told::Refused, "in-flight");
+    let h = begun();
+    in_flight(&h, h.asks());
+    h.0.begins("after");
+    h.is_caught_by(&promise, Property::OutcomeStands, "in-flight");
+    // While a fault is on, from its beginning to its end.
+    let h = begun();
+    h.0.begins("cut");
+    in_flight(&h, h.asks());
+    h.0.ends("cut");
+    h.is_clean(&promise);
+    let h = begun();
+    let call = h.asks();
+    h.0.begins("one that never ends");
+    in_flight(&h, call);
+    h.is_clean(&promise);
+    // Or for as long as it lingers.
+    let lingering = Promise { lingers: patience, ..promise };
+    let h = begun();
+    in_flight(&h, h.asks());
+    h.is_clean(&lingering);
+    clock.advance(patience);
+    in_flight(&h, h.asks());
+    h.is_caught_by(&lingering, Property::OutcomeStands, "in-flight");
+    // Beside a copy to which the store did not answer; one before that explains nothing.
+    let h = begun();
+    let (call, other) = (h.asks(), h.asks());
+    in_flight(&h, call);
+    h.0.tell(other, Told::Refused, "store-unavailable");
+    h.is_clean(&promise);
+    in_flight(&h, h.asks());
+    h.is_caught_by(&promise, Property::OutcomeStands, "in-flight");
+    // After a wait.
+    let h = begun();
+    let call = h.asks();
+    clock.advance(patience);
+    in_flight(&h, call);
+    h.is_clean(&promise);
 }
 
 #[test]

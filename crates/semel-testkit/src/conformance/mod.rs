@@ -9,7 +9,7 @@ mod seeded;
 mod shifted;
 mod stage;
 
-pub use model::check as check_against_the_model;
+pub use model::{check as check_against_the_model, play_seed as play_against_the_model};
 pub use seeded::{Bug, is_caught};
 pub use shifted::{Shift, Shifted};
 pub use stage::Stage;
@@ -21,7 +21,7 @@ use semel_core::{identity::Identity, store::StoreAdmin};
 
 /// A place where one store, and only this test's, lives. One type per store and topology.
 pub trait Bed: Sized + Send + Sync + 'static {
-    /// How many random sequences [`check_against_the_model`] tries.
+    /// How many random sequences [`check_against_the_model`] tries; a quarter as many are others each time.
     const SEQUENCES: u32 = 256;
 
     /// A new place, empty.

@@ -4,4 +4,5 @@ mod engine;
 mod faults;
 mod memory;
 mod mutants;
+mod snippets;
 mod table;

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use semel_testkit::conformance::{cases, check_against_the_model, run};
+use semel_testkit::conformance::{cases, check_against_the_model, play_against_the_model, run};
 
 use crate::table::*;
 
@@ -65,6 +65,20 @@ caught! {
     a_purge_of_the_living_is_caught: PurgeTakesTheLiving by admin::a_purge_takes_what_ended_and_nothing_else;
     an_abandonment_that_needs_the_fence_is_caught: AbandonmentNeedsTheFence by release::an_abandoned_claim_frees_the_record_in_either_order;
     attempts_that_always_count_are_caught: AttemptsAlwaysCount by release::an_attempt_that_does_not_count_is_given_back;
+}
+
+/// A failure names a seed, and that seed fails in the same way again.
+#[test]
+fn the_seed_that_a_failure_names_repeats_it() {
+    let fails = |seed| {
+        let play = AssertUnwindSafe(|| play_against_the_model::<TableBed<RenewalBeyondMaxHold>>(seed, 256));
+        *catch_unwind(play).expect_err("it fails").downcast::<String>().expect("in words")
+    };
+    let first = fails(4_711);
+    let (_, seed) = first.split_once("SEMEL_TEST_SEED=").expect("it names the seed");
+    // Times differ from run to run: what is compared are the calls that lead to the failure.
+    let calls = |words: &str| words.split_once("minimal failing input").expect("it names the calls").1.to_owned();
+    assert_eq!(calls(&fails(seed.parse().expect("a number"))), calls(&first));
 }
 
 /// A case that nobody runs proves nothing.

@@ -41,6 +41,11 @@ pub(super) trait Backing {
         false
     }
 
+    /// Whether nothing else is to happen than what its [fates](Self::fates) are.
+    fn only_its_own(&self) -> bool {
+        false
+    }
+
     /// Names of what can happen to its servers.
     fn fates(&self) -> &'static [&'static str] {
         &[]

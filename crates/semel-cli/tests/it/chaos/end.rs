@@ -3,14 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use semel_testkit::{
-    checker::{Last, Told},
+    checker::{Last, Promise, Told},
     sim::Seeded,
 };
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use super::{
     backing::Backing,
-    field::Field,
+    field::{Field, HURRY, LEASE},
     load::{Callers, QUESTIONS},
 };
 
@@ -18,14 +18,21 @@ use super::{
 /// or the connection broke.
 pub(super) const AFTER_SUCCESS: &[&str] = &["store-unavailable", "store-full", "not connected", "broken off", "left"];
 
-/// The same on a shared store: a copy that joined a question to which the store then did not answer, or that lost a race
-/// for a row time and again, is told that somebody is at it.
-pub(super) const AFTER_SUCCESS_SHARED: &[&str] =
-    &["store-unavailable", "store-full", "not connected", "broken off", "left", "in-flight"];
-
 /// The same where the disk gets full: an outcome for which there was no room is recorded without its body.
-pub(super) const AFTER_SUCCESS_FULL: &[&str] =
-    &["store-unavailable", "store-full", "not connected", "broken off", "left", "in-flight", "outcome-unavailable"];
+const AFTER_SUCCESS_FULL: &[&str] =
+    &["store-unavailable", "store-full", "not connected", "broken off", "left", "outcome-unavailable"];
+
+/// On a shared store, in trouble: a copy that joined a question to which the store then did not answer, or that lost a race
+/// for a row time and again, is told that somebody is at it. So is one that waited for as long as copies wait.
+pub(super) const SHARED: Promise = Promise {
+    in_trouble: &["in-flight"],
+    patience: HURRY.saturating_sub(Duration::from_millis(100)),
+    lingers: LEASE,
+    ..Promise::strict(AFTER_SUCCESS)
+};
+
+/// The same where the disk gets full.
+pub(super) const SHARED_FULL: Promise = Promise { after_success: AFTER_SUCCESS_FULL, ..SHARED };
 
 /// What callers are told in every run with faults in it.
 pub(super) const SEEN: &[&str] = &["fresh", "replayed", "waited", "in-flight", "key-reused", "outcome-unknown", "left"];
@@ -33,6 +40,9 @@ pub(super) const SEEN: &[&str] = &["fresh", "replayed", "waited", "in-flight", "
 /// The same where the disk gets full.
 pub(super) const SEEN_FULL: &[&str] =
     &["fresh", "replayed", "waited", "in-flight", "key-reused", "outcome-unknown", "left", "store-full"];
+
+/// The same where the rule says to run without the store.
+pub(super) const SEEN_OPEN: &[&str] = &["fresh", "replayed", "waited", "in-flight", "key-reused", "left", "bypassed"];
 
 /// How many are asked about at once.
 const AT_ONCE: usize = 16;

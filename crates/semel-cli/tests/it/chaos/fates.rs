@@ -58,6 +58,9 @@ impl Fate {
 
     /// All that can happen with this store.
     pub(super) fn all(backing: &impl Backing) -> Vec<Self> {
+        if backing.only_its_own() {
+            return backing.fates().iter().map(|name| Self::OfStore(name)).collect();
+        }
         let mut all = vec![Self::KillGateway, Self::PauseGateway, Self::DrainGateway];
         if backing.wire().is_some() {
             all.extend([
@@ -104,6 +107,15 @@ pub(super) async fn is_told_full(collector: &Collector, before: usize) {
 impl<B: Backing> Field<B> {
     /// Lets it happen to one of the gateways, or to the store.
     pub(super) async fn happen(&mut self, fate: Fate, random: &Seeded) {
+        self.callers.collector.begins(fate.name());
+        let came_to_it = self.happens(fate, random).await;
+        self.callers.collector.ends(fate.name());
+        if came_to_it {
+            self.callers.collector.fault(fate.name());
+        }
+    }
+
+    async fn happens(&mut self, fate: Fate, random: &Seeded) -> bool {
         let n = usize::try_from(random.below(self.nodes.len() as u64)).unwrap();
         let short = between(random, LEASE / 10, LEASE / 2);
         let long = between(random, LEASE / 4, LEASE * 3 / 2);
@@ -124,13 +136,9 @@ impl<B: Backing> Field<B> {
                 self.start_anew(n).await;
             }
             Fate::OfStore(name) => self.backing.suffer(name, &self.callers.collector, random).await,
-            _ => {
-                if !self.network(fate, n, short, long).await {
-                    return;
-                }
-            }
+            _ => return self.network(fate, n, short, long).await,
         }
-        self.callers.collector.fault(fate.name());
+        true
     }
 
     /// Now that nobody has what it knew.

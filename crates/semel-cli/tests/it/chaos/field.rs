@@ -31,6 +31,9 @@ const RULE: &str = "[drain]\ndeadline = \"1s\"\n[upstream.shop.timeout]\nfirst_b
 /// Nobody waits long, so that some are told that it is in flight.
 const HURRIED: &str = "on_in_flight = { wait = \"500ms\" }\n";
 
+/// How long they wait.
+pub(super) const HURRY: Duration = Duration::from_millis(500);
+
 /// A gateway, as long as it runs, and the network between it and the store.
 pub(super) struct Node {
     setup: Setup,
@@ -170,6 +173,8 @@ pub(super) async fn play<B: Backing>(backing: B, plan: &Plan) -> Report {
 pub(super) async fn run<B: Backing>(backing: B, plan: &Plan) -> Shown {
     let _alone = alone().await;
     let seed = seed();
+    // Whatever ends the run from here on, this is how to repeat it.
+    tell(&format!("SEMEL_TEST_SEED={seed}"));
     let random = Seeded::new(seed);
     let mut field = Field::set(backing, plan.gateways, &format!("{HURRIED}{}", plan.rule)).await;
     let workers = field.callers.start(&random);
@@ -183,14 +188,15 @@ pub(super) async fn run<B: Backing>(backing: B, plan: &Plan) -> Shown {
             field.happen(fate, &random).await;
         }
     }
-    tokio::time::sleep(LEASE).await;
+    // Longer than the last fault lingers: who asks then gets every outcome there is.
+    tokio::time::sleep(LEASE * 3 / 2).await;
     field.callers.stop();
     workers.join_all().await;
     field.end(&random).await;
     let report = check(&field.callers.collector, &plan.promise);
     let names: Vec<_> = fates.iter().map(|fate| fate.name()).collect();
     let unseen = report.unseen(&names, plan.expected);
-    tell(&format!("seed {seed}: {report}"));
+    tell(&report.to_string());
     Shown { report, unseen, said: field.said(), seed }
 }
 

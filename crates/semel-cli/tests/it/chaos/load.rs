@@ -107,8 +107,8 @@ impl Callers {
             let leaves = !is_patient && random.one_in(10);
             let patience = leaves.then(|| random.upto(Duration::from_millis(400)));
             let said = self.ask(&who, mine, question, patience, &random).await;
-            // As long as nobody is there it is still to be ordered.
-            let nobody = said.is_none_or(|(_, label)| label == NOBODY);
+            // As long as nobody is there it is still to be ordered: new ones that nobody has run would all run at the end.
+            let nobody = said.is_none_or(|(_, label)| label == NOBODY || label == "store-unavailable");
             order = (is_patient && nobody).then_some(mine);
             tokio::time::sleep(random.upto(Duration::from_millis(60))).await;
         }
@@ -180,6 +180,9 @@ fn read(answer: &Result<Answer, String>) -> (Told, String) {
         (200..300, "fresh") => (Told::Fresh(value()), "fresh".into()),
         (200..300, "replayed" | "waited") => (Told::Replayed(value()), status.into()),
         (200..300, "unrecorded") => (Told::Unrecorded(value()), "unrecorded".into()),
+        (200..300, "bypassed") => (Told::Unguarded(value()), "bypassed".into()),
+        // The service broke off, and the store was away as well.
+        (_, "bypassed" | "unrecorded") => (Told::Unclear, problem),
         (422, "rejected") if problem == "key-reused" => (Told::Mismatch, problem),
         (_, "rejected") => (Told::Refused, problem),
         (_, "unknown") => (Told::Unclear, problem),

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use semel_testkit::{
-    checker::{Collector, Promise},
+    checker::Collector,
     servers::{
         Postgres, SmallDisk,
         proxy::{Request, Speaks},
@@ -13,7 +13,7 @@ use semel_testkit::{
 
 use super::{
     backing::{Backing, StoreCall, Wire, forgotten, migrate},
-    end::{AFTER_SUCCESS_FULL, AFTER_SUCCESS_SHARED, SEEN, SEEN_FULL},
+    end::{SEEN, SEEN_FULL, SHARED, SHARED_FULL},
     fates::{between, is_told_full},
     field::{LEASE, Plan, play},
     storms::storms,
@@ -164,8 +164,8 @@ impl Backing for Database {
     }
 }
 
-const PLAN: Plan = Plan { gateways: 3, rule: "", promise: Promise::strict(AFTER_SUCCESS_SHARED), expected: SEEN };
-const FULL: Plan = Plan { promise: Promise::strict(AFTER_SUCCESS_FULL), expected: SEEN_FULL, ..PLAN };
+const PLAN: Plan = Plan { gateways: 3, rule: "", promise: SHARED, expected: SEEN };
+const FULL: Plan = Plan { promise: SHARED_FULL, expected: SEEN_FULL, ..PLAN };
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_postgres_storms_over_gateways_have_one_effect_per_key() {

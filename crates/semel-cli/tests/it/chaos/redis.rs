@@ -5,6 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use semel_testkit::{
     checker::Collector,
     servers::{
+        SmallDisk,
         proxy::{Request, Speaks},
         redis::{Redis, Setup},
     },
@@ -13,7 +14,7 @@ use semel_testkit::{
 
 use super::{
     backing::{Backing, StoreCall, Wire, forgotten},
-    end::{AFTER_SUCCESS_SHARED, SEEN},
+    end::{SEEN, SEEN_OPEN, SHARED},
     fates::between,
     field::{LEASE, Plan, play},
     storms::storms,
@@ -89,7 +90,78 @@ async fn on_redis_storms_over_gateways_have_one_effect_per_key() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_redis_only_what_it_forgot_runs_again() {
-    let promise = Promise { fences: Fences::Advisory, ..Promise::strict(AFTER_SUCCESS_SHARED) };
+    let promise = Promise { fences: Fences::Advisory, ..SHARED };
     let report = play(One::start().await, &Plan { gateways: 3, rule: "", promise, expected: SEEN }).await;
     assert!(report.doubles.loss > 0, "losses are seen and counted: {report}");
+}
+
+/// While the store is away each gateway runs what comes, and says so; two of them may run the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn on_redis_an_open_rule_runs_without_it_and_every_answer_says_whether_it_was_guarded() {
+    let promise = Promise { fences: Fences::Advisory, open: true, ..SHARED };
+    let plan = Plan { gateways: 2, rule: "on_store_error = \"open\"\n", promise, expected: SEEN_OPEN };
+    let report = play(One::start().await, &plan).await;
+    assert!(report.unguarded > 0, "{report}");
+}
+
+/// A server whose append-only file has no room.
+struct Filled {
+    server: Redis,
+    disk: SmallDisk,
+}
+
+impl Filled {
+    async fn start() -> Self {
+        let disk = SmallDisk::mount(16);
+        // Under `always` a server that cannot write ends, which is another fate's story; under this one it refuses.
+        let setup = Setup::new()
+            .set("appendonly", "yes")
+            .set("appendfsync", "everysec")
+            .set("auto-aof-rewrite-percentage", "0")
+            .set("dir", &disk.path().display().to_string());
+        Self { server: Redis::start(&setup).await, disk }
+    }
+
+    /// How many commands it refused because it could not write.
+    async fn refused(&self) -> u64 {
+        let count = self.server.info("errorstats", "errorstat_MISCONF").await;
+        count.strip_prefix("count=").and_then(|n| n.parse().ok()).unwrap_or(0)
+    }
+}
+
+impl Backing for Filled {
+    fn url(&self, _: Option<SocketAddr>) -> String {
+        self.server.url()
+    }
+
+    fn only_its_own(&self) -> bool {
+        true
+    }
+
+    fn fates(&self) -> &'static [&'static str] {
+        &["disk full"]
+    }
+
+    async fn suffer(&mut self, _: &'static str, collector: &Collector, random: &Seeded) {
+        let told = || collector.told("store-unavailable");
+        let before = (self.refused().await, told());
+        self.disk.fill();
+        for n in 0.. {
+            if self.refused().await > before.0 && told() > before.1 {
+                break;
+            }
+            assert!(n < 3_000, "it took everything: {}", self.server.process().said());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        tokio::time::sleep(between(random, LEASE / 10, LEASE)).await;
+        self.disk.clear();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_redis_a_full_disk_doubles_nothing() {
+    let promise = Promise { fences: Fences::Advisory, ..SHARED };
+    let expected = &["fresh", "replayed", "store-unavailable"];
+    let report = play(Filled::start().await, &Plan { gateways: 2, rule: "", promise, expected }).await;
+    assert_eq!(report.doubles.loss, 0, "{report}");
 }

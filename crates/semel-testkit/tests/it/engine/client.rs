@@ -169,7 +169,7 @@ impl Work {
             identity: name(visit.key),
             question: visit.question.to_string(),
             value: value.to_string(),
-            fence: Some(run.fence().get()),
+            fence: run.unguarded().is_none().then(|| run.fence().get()),
             call: Some(self.asked),
         });
         self.sleep(visit.after).await;

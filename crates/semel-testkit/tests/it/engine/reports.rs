@@ -27,7 +27,7 @@ pub(super) fn executed(collector: &Collector, call: Call, value: Option<u64>, ke
 
 /// The same of work without a grant: what it says of the record counts for nothing.
 pub(super) fn unguarded(collector: &Collector, call: Call, value: Option<u64>, kept: &Kept) {
-    let told = value.map_or(Told::Refused, |value| Told::Unrecorded(value.to_string()));
+    let told = value.map_or(Told::Refused, |value| Told::Unguarded(value.to_string()));
     collector.tell(call, told, format!("unguarded, {}", kept_name(kept)));
 }
 
