@@ -146,22 +146,32 @@ stop_gateway() {
   pids=("${kept[@]}")
 }
 
+# until_it_answers WHO COMMAND…: a server listens before it answers; at most 30 s.
+until_it_answers() {
+  for _ in $(seq 300); do
+    "${@:2}" >"$dir/$1-answers.log" 2>&1 && return
+    sleep 0.1
+  done
+  die "$1 does not answer"
+}
+
 # A Redis that syncs its log each second, as people run it.
 start_redis() {
-  redis_port=$(free_port)
+  redis_server_port=$(free_port)
   mkdir "$dir/redis"
-  redis-server --bind 127.0.0.1 --port "$redis_port" --dir "$dir/redis" --save "" --appendonly yes --appendfsync everysec \
+  redis-server --bind 127.0.0.1 --port "$redis_server_port" --dir "$dir/redis" --save "" --appendonly yes --appendfsync everysec \
     --maxmemory-policy noeviction >"$dir/redis.log" 2>&1 &
-  redis_pid=$!
-  pids+=("$redis_pid")
-  wait_for "$redis_port" "$redis_pid"
-  redis_url="redis://127.0.0.1:$redis_port/0"
+  redis_server_pid=$!
+  pids+=("$redis_server_pid")
+  wait_for "$redis_server_port" "$redis_server_pid"
+  # shellcheck disable=SC2034 # Whoever sources this uses it.
+  redis_url="redis://127.0.0.1:$redis_server_port/0"
 }
 
 # redis_commands WHO: round trips that the Redis was asked for so far. It counts commands inside scripts as well: Semel sends
 # nothing but scripts; the peer's one script reads and writes once, as its commands beside it do.
 redis_commands() {
-  redis-cli -p "$redis_port" info commandstats | awk -F'[:=,]' -v who="$1" '
+  redis-cli -p "$redis_server_port" info commandstats | awk -F'[:=,]' -v who="$1" '
     /^cmdstat_evalsha:/ { scripts = $3 }
     /^cmdstat_(set|get):/ { others += $3 }
     END { print (who == "peer" ? others - scripts : scripts) + 0 }'
@@ -171,7 +181,7 @@ redis_commands() {
 start_postgres() {
   local bin=/usr/lib/postgresql/15/bin run=()
   [ -d "$bin" ] || bin=$(dirname "$(find /usr/lib/postgresql -name initdb | sort | tail -1)")
-  postgres_port=$(free_port)
+  postgres_server_port=$(free_port)
   mkdir "$dir/postgres"
   if [ "$(id -u)" = 0 ]; then
     chown postgres "$dir/postgres"
@@ -179,32 +189,59 @@ start_postgres() {
     run=(setpriv --reuid=postgres --regid=postgres --clear-groups)
   fi
   "${run[@]}" "$bin/initdb" -D "$dir/postgres/data" -U semel --auth=trust >"$dir/initdb.log" 2>&1 || die "initdb failed"
-  "${run[@]}" "$bin/postgres" -D "$dir/postgres/data" -p "$postgres_port" -h 127.0.0.1 -k "$dir/postgres" \
+  "${run[@]}" "$bin/postgres" -D "$dir/postgres/data" -p "$postgres_server_port" -h 127.0.0.1 -k "$dir/postgres" \
     -c max_connections=200 -c shared_buffers=256MB -c max_wal_size=4GB >"$dir/postgres.log" 2>&1 &
-  postgres_pid=$!
-  pids+=("$postgres_pid")
-  wait_for "$postgres_port" "$postgres_pid"
-  postgres_url="postgres://semel@127.0.0.1:$postgres_port/postgres"
+  postgres_server_pid=$!
+  pids+=("$postgres_server_pid")
+  wait_for "$postgres_server_port" "$postgres_server_pid"
+  until_it_answers postgres ask_postgres -c 'SELECT 1'
+  postgres_url="postgres://semel@127.0.0.1:$postgres_server_port/postgres"
   "${semel:?}" migrate "$postgres_url" >"$dir/migrate-postgres.log" 2>&1 || die "the tables could not be made"
 }
 
 # A MariaDB with its own settings of durability.
 start_mariadb() {
   local as=()
-  mariadb_port=$(free_port)
+  mariadb_server_port=$(free_port)
   mkdir "$dir/mariadb"
   [ "$(id -u)" = 0 ] && as=(--user=root)
   mariadb-install-db --no-defaults --datadir="$dir/mariadb" --auth-root-authentication-method=normal "${as[@]}" \
     >"$dir/mariadb-install.log" 2>&1 || die "mariadb-install-db failed"
   mariadbd --no-defaults --datadir="$dir/mariadb" --socket="$dir/mariadb.sock" --bind-address=127.0.0.1 \
-    --port="$mariadb_port" --innodb-buffer-pool-size=256M --innodb-log-file-size=512M "${as[@]}" >"$dir/mariadb.log" 2>&1 &
-  mariadb_pid=$!
-  pids+=("$mariadb_pid")
-  wait_for "$mariadb_port" "$mariadb_pid"
+    --port="$mariadb_server_port" --innodb-buffer-pool-size=256M --innodb-log-file-size=512M "${as[@]}" >"$dir/mariadb.log" 2>&1 &
+  mariadb_server_pid=$!
+  pids+=("$mariadb_server_pid")
+  wait_for "$mariadb_server_port" "$mariadb_server_pid"
+  until_it_answers mariadb mariadb --no-defaults --socket="$dir/mariadb.sock" -u root -e 'SELECT 1'
   mariadb --no-defaults --socket="$dir/mariadb.sock" -u root -e 'CREATE DATABASE semel; CREATE USER semel@127.0.0.1; GRANT ALL ON semel.* TO semel@127.0.0.1' ||
     die "MariaDB refused the database"
-  mariadb_url="mysql://semel@127.0.0.1:$mariadb_port/semel"
+  mariadb_url="mysql://semel@127.0.0.1:$mariadb_server_port/semel"
   "${semel:?}" migrate "$mariadb_url" >"$dir/migrate-mariadb.log" 2>&1 || die "the tables could not be made"
+}
+
+# psql and its like on the servers of this run, as their owners.
+ask_postgres() {
+  psql -h 127.0.0.1 -p "$postgres_server_port" -U semel -d postgres -qXAt -v ON_ERROR_STOP=1 "$@"
+}
+
+ask_mariadb() {
+  mariadb --no-defaults --socket="$dir/mariadb.sock" -u root -N semel "$@"
+}
+
+# PostgreSQL writes down what it is asked: for counting, not for measuring.
+postgres_tells() {
+  ask_postgres -c "ALTER SYSTEM SET log_statement = '$1'" -c "SELECT pg_reload_conf()" >/dev/null
+  sleep 0.3
+}
+
+# round_trips WHO: what its server was asked so far. PostgreSQL has to tell, and its gateways' look at whether it works, now and
+# then, is left out; MariaDB counts that, and this question.
+round_trips() {
+  case "$1" in
+    postgres) grep 'LOG:  \(execute\|statement\)' "$dir/postgres.log" | grep -vc ' = 15::bigint' || true ;;
+    mariadb) ask_mariadb -e "SHOW GLOBAL STATUS LIKE 'Questions'" | awk '{ print $2 }' ;;
+    *) redis_commands "$1" ;;
+  esac
 }
 
 # cpu_ticks PID: user and system time of a process and its children so far, in ticks of 10 ms.
