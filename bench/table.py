@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""From the figures of bench/compare, bench/shared or bench/growth to a table, and to JSON. Standard library only.
+"""From the figures of bench/compare, bench/shared, bench/growth or bench/room to a table, and to JSON. Standard library only.
 
 Ratios are medians of the ratios within a round: what changes on the machine from round to round meets both sides.
 """
@@ -168,6 +168,16 @@ def growth(path):
             yield f"| {store} | {int(size):,} | {' | '.join(f'{int(us):,}' for us in figures)} | {gone} | {int(taken):,} |"
 
 
+def room(path):
+    """The table of bench/room: what Redis adds to a record's bytes."""
+    yield "| value | its key's name | records | MEMORY USAGE of one | memory used, per record | more than value and name |"
+    yield "|---|---|---|---|---|---|"
+    with open(path, encoding="ascii") as lines:
+        for line in lines:
+            value, name, records, usage, used = map(int, line.split())
+            yield f"| {value:,} | {name} | {records:,} | {usage:,} | {used:,} | {used - value - name:,} |"
+
+
 def replace_section(path, text, name):
     """Puts the text between this script's two marks in a file; the rest of the file is people's."""
     begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
@@ -184,22 +194,22 @@ def main():
     arguments.add_argument("about")
     arguments.add_argument("--json")
     arguments.add_argument("--markdown")
-    arguments.add_argument("--table", choices=["compare", "growth", "shared"], default="compare")
+    arguments.add_argument("--table", choices=["compare", "growth", "room", "shared"], default="compare")
     arguments.add_argument("--trips")
     options = arguments.parse_args()
 
     with open(options.about, encoding="utf-8") as lines:
         about = dict(line.rstrip("\n").split(" ", 1) for line in lines)
     is_shared = options.table == "shared"
-    is_growth = options.table == "growth"
-    rows = [] if is_growth else summary(read(options.raw), SHARED if is_shared else ROWS)
+    others = {"growth": growth, "room": room}
+    rows = [] if options.table in others else summary(read(options.raw), SHARED if is_shared else ROWS)
     text = "\n".join([
         f"- Machine: {about['machine']}; disk: {about['disk']}, 4 KiB written and synced in {about['sync_us']} µs (median)",
         f"- Load before the run (1, 5, 15 min): {about['load']}",
         f"- {about['semel']}; {about['versions']}",
         f"- `{about['command']}`",
         "",
-        *(growth(options.raw) if is_growth else shared(rows) if is_shared else markdown(rows)),
+        *(others[options.table](options.raw) if options.table in others else shared(rows) if is_shared else markdown(rows)),
         *(trips(options.trips) if options.trips else []),
     ]) + "\n"
     sys.stdout.write(text)

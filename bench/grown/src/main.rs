@@ -91,9 +91,10 @@ async fn fill(store: &Arc<dyn StoreAdmin>, from: u64, to: u64) {
 struct Took(Vec<f64>);
 
 impl Took {
-    async fn note<T>(&mut self, call: impl Future<Output = T>) -> T {
+    /// A store of this process does its work before there is a future.
+    async fn note<T, F: Future<Output = T>>(&mut self, call: impl FnOnce() -> F) -> T {
         let start = Instant::now();
-        let answer = call.await;
+        let answer = call().await;
         self.0.push(start.elapsed().as_secs_f64() * 1e6);
         answer
     }
@@ -126,10 +127,10 @@ async fn pass(store: &dyn StoreAdmin, fresh: &mut u64, seen: &mut usize, gone: &
     for _ in 0..CALLS {
         *fresh += 1;
         let ask = about(*fresh);
-        let claim = granted(claims.note(store.claim(&ask)).await.expect("it answers"));
-        stands(completes.note(store.settle(&claim, &done())).await.expect("it answers"));
+        let claim = granted(claims.note(|| store.claim(&ask)).await.expect("it answers"));
+        stands(completes.note(|| store.settle(&claim, &done())).await.expect("it answers"));
         let again = about(*fresh);
-        let Claimed::Found { record: Some(_), .. } = duplicates.note(store.claim(&again)).await.expect("it answers")
+        let Claimed::Found { record: Some(_), .. } = duplicates.note(|| store.claim(&again)).await.expect("it answers")
         else {
             panic!("it is there");
         };
@@ -139,7 +140,7 @@ async fn pass(store: &dyn StoreAdmin, fresh: &mut u64, seen: &mut usize, gone: &
     for (filter, took) in [(Filter::default(), &mut pages), (nothing, &mut filtered)] {
         let mut after = None;
         for _ in 0..PAGES {
-            let page = took.note(store.list(&filter, after.as_ref(), PAGE)).await.expect("it answers");
+            let page = took.note(|| store.list(&filter, after.as_ref(), PAGE)).await.expect("it answers");
             *seen += page.entries.len();
             after = page.next;
             if after.is_none() {
@@ -154,7 +155,7 @@ async fn pass(store: &dyn StoreAdmin, fresh: &mut u64, seen: &mut usize, gone: &
             stands(store.settle(&claim, &soon_over()).await.expect("it answers"));
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
-        *gone += purges.note(store.purge(ENDED as usize)).await.expect("it answers").removed;
+        *gone += purges.note(|| store.purge(ENDED as usize)).await.expect("it answers").removed;
     }
     [claims, completes, duplicates, pages, filtered, purges].map(Took::median)
 }
