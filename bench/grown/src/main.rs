@@ -124,11 +124,12 @@ async fn ask_all(store: &Arc<dyn StoreAdmin>, size: u64) {
 
 async fn pass(store: &dyn StoreAdmin, fresh: &mut u64, seen: &mut usize, gone: &mut usize) -> [f64; NAMES.len()] {
     let [mut claims, mut completes, mut duplicates, mut pages, mut filtered, mut purges] = <[Took; 6]>::default();
+    let outcome = done();
     for _ in 0..CALLS {
         *fresh += 1;
         let ask = about(*fresh);
         let claim = granted(claims.note(|| store.claim(&ask)).await.expect("it answers"));
-        stands(completes.note(|| store.settle(&claim, &done())).await.expect("it answers"));
+        stands(completes.note(|| store.settle(&claim, &outcome)).await.expect("it answers"));
         let again = about(*fresh);
         let Claimed::Found { record: Some(_), .. } = duplicates.note(|| store.claim(&again)).await.expect("it answers")
         else {
