@@ -23,10 +23,8 @@ use crate::{
 const STEP: usize = 500;
 /// Records on one way, bodies included.
 const AT_ONCE: usize = 32;
-/// How many steps one call takes at most: whatever the size of the store, a call ends.
+/// How many steps one call takes at most: whatever the size of the store, a call ends, be it with an empty page.
 const STEPS: usize = 40;
-/// The same for a page of a list; it has an end that is told.
-const STEPS_OF_A_PAGE: usize = 2_000;
 
 /// A place in the order of all keys: a server, SCAN's own cursor, and the last key taken from what that cursor shows.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -148,7 +146,7 @@ impl RedisStore {
         let mut page = Page { entries: Vec::new(), next: None, now: StoreTime::default() };
         // While the server resizes its table it may show a key twice.
         let mut listed = HashSet::new();
-        for _ in 0..STEPS_OF_A_PAGE {
+        for _ in 0..STEPS {
             let Some(shown) = walk.step().await? else { return Ok(page) };
             page.now = shown.now;
             for keys in shown.keys.chunks(AT_ONCE.min(max.max(1))) {

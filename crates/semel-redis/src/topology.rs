@@ -1,6 +1,7 @@
 //! One server, or a Cluster of them: who gets a call.
 
 mod cluster;
+mod lanes;
 mod slots;
 
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use redis::Value;
 use semel_core::store::StoreError;
 
 pub(crate) use self::cluster::Cluster;
+use self::lanes::Lanes;
 use crate::{
     address::{Address, Host, Layout},
     link::{Dialer, Link, Target, Trouble},
@@ -20,7 +22,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) enum Topology {
     /// On one server: the only one, or the one that is primary now.
-    One(Arc<Link>),
+    One(Lanes),
     /// Spread over masters by slots.
     Cluster(Cluster),
 }
@@ -32,16 +34,16 @@ impl Topology {
             Layout::Cluster => Self::Cluster(Cluster::new(dialer, sentinels)),
             Layout::Sentinel { primary, login } => {
                 let target = Target::Named { sentinels, name: primary.clone(), login: login.clone() };
-                Self::One(Link::new(dialer, target))
+                Self::One(Lanes::new(dialer, target))
             }
-            Layout::Alone => Self::One(Link::new(dialer, Target::Primary(address.hosts[0].clone()))),
+            Layout::Alone => Self::One(Lanes::new(dialer, Target::Primary(address.hosts[0].clone()))),
         }
     }
 
     /// Makes a connection to where a key is, if there is none.
     pub(crate) async fn reach(&self, key: &str) -> Result<(), StoreError> {
         match self {
-            Self::One(link) => link.reach().await,
+            Self::One(lanes) => lanes.here().reach().await,
             Self::Cluster(cluster) => cluster.master(key).await?.reach().await,
         }
     }
@@ -73,9 +75,11 @@ impl Topology {
     /// Runs a script where its key is.
     pub(crate) async fn run(&self, call: &Call<'_>) -> Result<Value, StoreError> {
         match self {
-            Self::One(link) => {
-                let result = link.run(call, false).await;
-                leave_the_demoted(link, &result);
+            Self::One(lanes) => {
+                let result = lanes.here().run(call, false).await;
+                if is_demoted(&result) {
+                    lanes.hang_up();
+                }
                 result.map_err(StoreError::from)
             }
             Self::Cluster(cluster) => cluster.run(call).await,
@@ -85,9 +89,13 @@ impl Topology {
     /// Runs many, each where its key is: one way to each server. The answers are in the calls' order.
     pub(crate) async fn run_all(&self, calls: &[Call<'_>]) -> Vec<Result<Value, StoreError>> {
         match self {
-            Self::One(link) => {
+            Self::One(lanes) => {
                 let calls: Vec<_> = calls.iter().collect();
-                run_on_one(link, &calls).await.into_iter().map(|r| r.map_err(StoreError::from)).collect()
+                let answers = run_on_one(&lanes.here(), &calls).await;
+                if answers.iter().any(is_demoted) {
+                    lanes.hang_up();
+                }
+                answers.into_iter().map(|r| r.map_err(StoreError::from)).collect()
             }
             Self::Cluster(cluster) => cluster.run_all(calls).await,
         }
@@ -96,7 +104,7 @@ impl Topology {
     /// The servers that hold records now.
     pub(crate) async fn masters(&self) -> Result<Vec<Arc<Link>>, StoreError> {
         match self {
-            Self::One(link) => Ok(vec![Arc::clone(link)]),
+            Self::One(lanes) => Ok(vec![lanes.here()]),
             Self::Cluster(cluster) => cluster.masters().await,
         }
     }
@@ -105,12 +113,7 @@ impl Topology {
 /// Many scripts on one server, each with an answer; a connection that broke is everybody's.
 async fn run_on_one(link: &Arc<Link>, calls: &[&Call<'_>]) -> Vec<Result<Value, Trouble>> {
     match link.run_all(calls).await {
-        Ok(answers) => {
-            for answer in &answers {
-                leave_the_demoted(link, answer);
-            }
-            answers
-        }
+        Ok(answers) => answers,
         Err(trouble) => {
             let again = |_| Err(copy(&trouble));
             calls.iter().map(again).collect()
@@ -126,10 +129,6 @@ fn copy(trouble: &Trouble) -> Trouble {
 }
 
 /// A server that became a replica will not be primary soon: the next call asks who is.
-fn leave_the_demoted(link: &Link, result: &Result<Value, Trouble>) {
-    if let Err(Trouble::Sent(error)) = result
-        && verdict::is_demoted(error)
-    {
-        link.hang_up();
-    }
+fn is_demoted(result: &Result<Value, Trouble>) -> bool {
+    matches!(result, Err(Trouble::Sent(error)) if verdict::is_demoted(error))
 }

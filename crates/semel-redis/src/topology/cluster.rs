@@ -19,6 +19,7 @@ use semel_core::{
 };
 
 use super::{
+    lanes::Lanes,
     run_on_one,
     slots::{Slots, slot_of},
 };
@@ -45,7 +46,7 @@ pub(crate) struct Cluster {
     slots: RwLock<Arc<Slots>>,
     /// The last map that was forgotten.
     before: Mutex<Arc<Slots>>,
-    nodes: Mutex<HashMap<Host, Arc<Link>>>,
+    nodes: Mutex<HashMap<Host, Lanes>>,
     /// Held while the map is asked for; when it was last.
     mapping: tokio::sync::Mutex<Option<Tick>>,
 }
@@ -63,8 +64,8 @@ impl Cluster {
 
     fn node(&self, host: &Host) -> Arc<Link> {
         let mut nodes = self.nodes.lock();
-        let new = || Link::new(Arc::clone(&self.dialer), Target::Node(host.clone()));
-        Arc::clone(nodes.entry(host.clone()).or_insert_with(new))
+        let new = || Lanes::to_node(Arc::clone(&self.dialer), host.clone());
+        nodes.entry(host.clone()).or_insert_with(new).here()
     }
 
     /// The master of a key's slot.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use semel_core::store::{Claimed, Store};
+use semel_core::store::{Claimed, Filter, Store, StoreAdmin};
 use semel_redis::RedisStore;
 use semel_testkit::servers::redis::{Cluster, Redis, Setup};
 use tokio::task::JoinSet;
@@ -56,4 +56,25 @@ async fn a_record_takes_what_the_documentation_says() {
     let each = (used().await - before) / 20_000;
     let content = (84 + rest().len() + format!("semel:{}", id(1)).len()) as u64;
     assert!((content..=content + 160).contains(&each), "{each} bytes a record, of which {content} are content");
+}
+
+/// A page that nothing passes read a million records before it ended: eight seconds.
+#[tokio::test]
+async fn a_page_that_nothing_passes_looks_at_a_bounded_number_of_keys() {
+    let server = Redis::start(&Setup::new()).await;
+    let store = connect(&server.url(), "semel").await;
+    fill(connect(&server.url(), "semel").await, 25_000).await;
+    let nothing = Filter { rule: Some("no such rule".to_owned()), ..Filter::default() };
+    let page = store.list(&nothing, None, 100).await.expect("it answers");
+    assert!(page.entries.is_empty());
+    let next = page.next.expect("more than 20,000 keys are there");
+    let scans = server.info("commandstats", "cmdstat_scan").await;
+    assert!(scans.starts_with("calls=40,"), "{scans}");
+    let (mut after, mut pages) = (Some(next), 1);
+    while let Some(cursor) = after {
+        let page = store.list(&nothing, Some(&cursor), 100).await.expect("it answers");
+        assert!(page.entries.is_empty());
+        (after, pages) = (page.next, pages + 1);
+        assert!(pages < 20, "it ends");
+    }
 }
