@@ -4,7 +4,7 @@
 //! once per intent; every later copy gets the recorded answer, a copy of something under way waits for it, and what
 //! nobody can know is never run again by itself.
 //!
-//! Five lines in axum (feature `axum`):
+//! Six lines in axum (feature `axum`):
 //!
 //! ```no_run
 //! use axum::{Router, http::HeaderName, routing::post};
