@@ -137,11 +137,16 @@ async fn where_the_server_takes_no_more_connections_nothing_was_done() {
         others.push(place.connection().await);
     }
     let one = hold(&store, 1).await;
-    // A second statement at the same time needs a second connection.
+    // The one connection is held up, so that a second claim needs a second one.
+    let _locked = sqlx::raw_sql("LOCK TABLES semel_record WRITE").execute(&mut others[0]).await.unwrap();
     let asks = [ask(2), ask(3)];
-    let answers = tokio::join!(store.claim(&asks[0]), store.claim(&asks[1]));
-    let refused = [answers.0, answers.1].into_iter().find(Result::is_err).expect("one finds no connection");
+    let (held_up, refused) = tokio::join!(store.claim(&asks[0]), async {
+        let refused = store.claim(&asks[1]).await;
+        let _free = sqlx::raw_sql("UNLOCK TABLES").execute(&mut others[0]).await.unwrap();
+        refused
+    });
     assert_eq!(failed(refused), (Did::Nothing, StoreErrorKind::Unavailable));
+    assert!(matches!(held_up, Ok(Claimed::Granted { .. })));
     drop(others);
     let _ = store.settle(&one, &done(b"x")).await.unwrap();
 }
