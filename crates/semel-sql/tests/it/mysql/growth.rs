@@ -4,17 +4,15 @@
 
 use std::time::Duration;
 
-use semel_core::{
-    env::Env,
-    store::{Filter, Store, StoreAdmin},
-};
+use semel_core::env::Env;
 use semel_sql::{MySqlStore, Options};
 
 use super::{
-    calls::{ask, done, granted},
+    calls::{ask, done},
     cost::{Counter, calls},
     place::{Place, options},
 };
+use crate::figures::figures;
 
 const TIMES: u64 = 12;
 
@@ -41,41 +39,6 @@ async fn every_statement_goes_through_an_index() {
     let read = counter.value("Handler_read_rnd_next").await - before;
     assert!(read < rows / 4, "{read} rows were read one after the other");
     if chosen.is_some() {
-        figures(&store).await;
+        figures(&store, ask, &done(b"x"), 200).await;
     }
-}
-
-#[expect(clippy::print_stderr, reason = "figures, shown with --no-capture")]
-async fn figures(store: &MySqlStore) {
-    const CALLS: u32 = 500;
-    let now = || Env::system().clock.now();
-    let tell = |what: &str, began, calls: u32| eprintln!("{what}: {:?}", now().since(began) / calls);
-    let began = now();
-    let mut claims = Vec::new();
-    for n in 0..u64::from(CALLS) {
-        claims.push(granted(store.claim(&ask(10_000 + n)).await));
-    }
-    tell("fresh claim", began, CALLS);
-    let began = now();
-    for n in 0..u64::from(CALLS) {
-        let _ = store.claim(&ask(10_000 + n)).await.unwrap();
-    }
-    tell("duplicate", began, CALLS);
-    let began = now();
-    for claim in &claims {
-        let _ = store.settle(claim, &done(b"x")).await.unwrap();
-    }
-    tell("completion", began, CALLS);
-    let began = now();
-    let mut after = None;
-    for _ in 0..20 {
-        after = store.list(&Filter::default(), after.as_ref(), 100).await.unwrap().next;
-    }
-    tell("page of 100", began, 20);
-    let began = now();
-    let mut removed = 0;
-    for _ in 0..3 {
-        removed += store.purge(200).await.unwrap().removed;
-    }
-    tell(&format!("purge of 200 ({removed} removed)"), began, 3);
 }

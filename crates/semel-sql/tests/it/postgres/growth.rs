@@ -16,9 +16,10 @@ use semel_sql::{Options, PostgresStore};
 use semel_testkit::conformance::Bed as _;
 
 use super::{
-    asking::{LEASE, answer, ask, asked, done, granted, hold, id, now},
+    asking::{LEASE, answer, ask, asked, done, hold, id},
     bed::Bed,
 };
+use crate::figures::figures;
 
 /// A session plans a statement anew five times, then perhaps once for all.
 const TIMES: u64 = 12;
@@ -91,7 +92,7 @@ async fn every_statement_goes_through_an_index() {
         every_call(&store, 10 * n).await;
     }
     if rows.is_some() {
-        figures(&store).await;
+        figures(&store, ask, &done(b"x"), 1_000).await;
     }
     store.close();
     drop(store);
@@ -105,38 +106,4 @@ async fn every_statement_goes_through_an_index() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(whole_reads(&bed).await, before, "a call read a whole table");
-}
-
-#[expect(clippy::print_stderr, reason = "figures, shown with --no-capture")]
-async fn figures(store: &PostgresStore) {
-    const CALLS: u32 = 500;
-    let tell = |what: &str, began, calls: u32| eprintln!("{what}: {:?}", now().since(began) / calls);
-    let began = now();
-    let mut claims = Vec::new();
-    for n in 0..u64::from(CALLS) {
-        claims.push(granted(store.claim(&ask(10_000 + n)).await));
-    }
-    tell("fresh claim", began, CALLS);
-    let began = now();
-    for n in 0..u64::from(CALLS) {
-        let _ = store.claim(&ask(10_000 + n)).await.unwrap();
-    }
-    tell("duplicate", began, CALLS);
-    let began = now();
-    for claim in &claims {
-        let _ = store.settle(claim, &done(b"x")).await.unwrap();
-    }
-    tell("completion", began, CALLS);
-    let began = now();
-    let mut after = None;
-    for _ in 0..20 {
-        after = store.list(&Filter::default(), after.as_ref(), 100).await.unwrap().next;
-    }
-    tell("page of 100", began, 20);
-    let began = now();
-    let mut removed = 0;
-    for _ in 0..3 {
-        removed += store.purge(1_000).await.unwrap().removed;
-    }
-    tell(&format!("purge of 1000 ({removed} removed)"), began, 3);
 }
