@@ -1,13 +1,11 @@
 //! `semel check`: the configuration in plain words, and what is wrong with it.
 
 use std::io::Write as _;
-use std::path::PathBuf;
 
 use semel_gateway::config::{Config, Problem, Severity, Source, explain, lint};
 use serde_json::{Value, json};
 
-use crate::address::Takes;
-use crate::config::{Overrides, source_or_default};
+use crate::config::{Named, Overrides, Told};
 use crate::exit::{Exit, Failure};
 use crate::term::{Look, Out};
 
@@ -24,9 +22,9 @@ Exit codes: 0 nothing to object to, 1 errors or warnings, 2 usage.";
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The file [default: ./semel.toml if it is there]
-    #[arg(env = "SEMEL_CONFIG")]
-    pub file: Option<PathBuf>,
+    /// Which file
+    #[command(flatten)]
+    pub named: Named,
 
     /// Write JSON instead of text
     #[arg(long, env = "SEMEL_CHECK_JSON")]
@@ -42,7 +40,7 @@ pub struct Args {
 /// # Errors
 /// A file that cannot be read; stdout that is gone.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let source = source_or_default(args.file.as_ref(), Takes::Both)?;
+    let source = args.named.source(Told::unless(args.json))?;
     let read = Config::from_parts(source.clone(), &args.overrides.flags());
     let (config, problems) = match read {
         Ok(config) => {

@@ -1,6 +1,6 @@
 //! The gateway's configuration as the command line gives it: a file, and flags that stand over it.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use semel_gateway::config::{Flags, Source};
@@ -77,6 +77,48 @@ impl Overrides {
     }
 }
 
+/// The file, as a command takes it that looks at it: by its name alone, or as the gateway does, with `-c`.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Named {
+    /// The file; where nobody names one, the one of `SEMEL_CONFIG`
+    #[arg(help = "The file [env: SEMEL_CONFIG] [default: ./semel.toml if it is there]")]
+    pub file: Option<PathBuf>,
+
+    /// The same, as the gateway takes it
+    #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
+    pub config: Option<PathBuf>,
+}
+
+impl Named {
+    /// Reads the file that is named here or by `SEMEL_CONFIG`, else `semel.toml` if it is there.
+    ///
+    /// # Errors
+    /// As [`source`].
+    pub fn source(&self, told: Told) -> Result<Option<Source>, Failure> {
+        // By hand: what clap takes from a variable would stand in the way of the other form.
+        let variable = || std::env::var_os("SEMEL_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from);
+        let named = self.config.clone().or_else(|| self.file.clone()).or_else(variable);
+        source_or_default(named.as_ref(), Takes::Both, told)
+    }
+}
+
+/// Whether a file that nobody named is told of, on stderr.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// To people.
+    Yes,
+    /// Not to programs.
+    No,
+}
+
+impl Told {
+    /// Whoever asks for JSON is a program.
+    #[must_use]
+    pub fn unless(json: bool) -> Self {
+        if json { Self::No } else { Self::Yes }
+    }
+}
+
 /// The file of the gateway where nobody names one and it is there.
 pub const FILE: &str = "semel.toml";
 
@@ -108,10 +150,17 @@ pub fn source(path: &Path, takes: Takes) -> Result<Source, Failure> {
 ///
 /// # Errors
 /// As [`source`].
-pub fn source_or_default(named: Option<&PathBuf>, takes: Takes) -> Result<Option<Source>, Failure> {
+pub fn source_or_default(named: Option<&PathBuf>, takes: Takes, told: Told) -> Result<Option<Source>, Failure> {
     match named {
         Some(path) => source(path, takes).map(Some),
-        None if Path::new(FILE).exists() => source(Path::new(FILE), takes).map(Some),
+        None if Path::new(FILE).exists() => {
+            let read = source(Path::new(FILE), takes)?;
+            if told == Told::Yes {
+                // A closed stderr leaves nobody to tell.
+                let _ = writeln!(std::io::stderr(), "file: ./{FILE}");
+            }
+            Ok(Some(read))
+        }
         None => Ok(None),
     }
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 pub enum Exit {
     /// 0: done, nothing to object to.
     Clean,
-    /// 1: the command worked and found something wrong.
+    /// 1: the command worked and found something wrong, or not what it was asked for.
     Finding,
     /// 2: the command line or a file cannot be understood.
     Usage,
@@ -38,6 +38,11 @@ impl Failure {
     /// The command line asks for something that cannot be.
     pub fn usage(message: impl Display) -> Self {
         Self { exit: Exit::Usage, message: message.to_string() }
+    }
+
+    /// What the command line names is not there.
+    pub fn not_there(message: impl Display) -> Self {
+        Self { exit: Exit::Finding, message: message.to_string() }
     }
 
     /// The surroundings did not let the command do its work.

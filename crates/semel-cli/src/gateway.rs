@@ -16,12 +16,12 @@ use crate::term::Look;
 const EXAMPLES: &str = "\
 Examples:
   semel gateway --upstream http://127.0.0.1:3000
-  semel gateway --upstream http://127.0.0.1:3000 --listen 0.0.0.0:8080 \\
-      --data-dir /var/lib/semel
+  semel gateway --upstream http://127.0.0.1:3000 \\
+      --listen 0.0.0.0:8080 --data-dir /var/lib/semel
   semel gateway -c semel.toml
 
-With only --upstream, any unsafe method that carries an Idempotency-Key is
-guarded and everything else passes. `semel check` explains a file.
+With only --upstream, any unsafe method that carries an Idempotency-Key is guarded and everything else passes. \
+`semel check` explains a file.
 Exit codes: 0 stopped as asked, 2 usage or configuration, 3 could not run.";
 
 /// The HTTP gateway: whatever is sent twice takes effect once.

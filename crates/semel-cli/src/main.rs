@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use semel_cli::term::Look;
 use semel_cli::{address, check, demo, doctor, gateway, keys, migrate, prove};
 
@@ -54,9 +54,20 @@ enum Command {
     Keys(Box<keys::Args>),
 }
 
+/// An empty variable is one that is not set: compose files and unit files pass on what nobody filled in.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        let is_empty = arg.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
+        if is_empty { arg.env(None::<&'static str>) } else { arg }
+    });
+    command.mut_subcommands(without_empty_variables)
+}
+
 fn main() -> ExitCode {
     let command = std::env::args().nth(1).unwrap_or_default();
-    let cli = Cli::try_parse().unwrap_or_else(|error| address::explained(error, &command).exit());
+    let parsed = without_empty_variables(Cli::command()).try_get_matches();
+    let parsed = parsed.and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = parsed.unwrap_or_else(|error| address::explained(error, &command).exit());
     let ended = match cli.command {
         Command::Demo(args) => demo::run(&args, demo::start),
         Command::Gateway(args) => gateway::run(&args),

@@ -6,7 +6,7 @@ use semel_gateway::config::{Flags, Origin, StoreConfig};
 use semel_gateway::stores;
 
 use crate::address::Takes;
-use crate::config::source_or_default;
+use crate::config::{Told, source_or_default};
 use crate::exit::{Exit, Failure};
 use crate::term::Out;
 
@@ -16,8 +16,8 @@ Examples:
   semel migrate mysql://semel@127.0.0.1/semel --print
   semel migrate -c /etc/semel.toml
 
-Run it before the first gateway of a new version starts. It changes nothing
-where the tables are up to date, and refuses tables of a later version.
+Run it before the first gateway of a new version starts. It changes nothing where the tables are up to date, and refuses \
+tables of a later version.
 Exit codes: 0 done, 2 usage, 3 the database refuses or does not answer.";
 
 /// Makes the tables of a PostgreSQL or MySQL store, or brings them up to this version.
@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let file = if args.url.is_some() && args.config.is_none() {
         None
     } else {
-        source_or_default(args.config.as_ref(), Takes::Database)?
+        source_or_default(args.config.as_ref(), Takes::Database, Told::Yes)?
     };
     let flags = Flags { store: args.url.clone(), ..Flags::default() };
     let read = StoreConfig::from_parts(file, &flags);

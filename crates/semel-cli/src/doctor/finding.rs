@@ -31,11 +31,14 @@ pub(super) struct Checked {
     pub(super) why: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) fix: String,
+    /// It was not tried, so that nothing is known against it.
+    #[serde(skip)]
+    pub(super) untried: bool,
 }
 
 impl Checked {
     pub(super) fn new(level: Level, about: &'static str, what: impl Into<String>) -> Self {
-        Self { level, about, line: None, what: what.into(), why: String::new(), fix: String::new() }
+        Self { level, about, line: None, what: what.into(), why: String::new(), fix: String::new(), untried: false }
     }
 
     pub(super) fn why(mut self, why: impl Into<String>) -> Self {
@@ -46,6 +49,10 @@ impl Checked {
     pub(super) fn fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = fix.into();
         self
+    }
+
+    pub(super) fn untried(self) -> Self {
+        Self { untried: true, ..self }
     }
 
     pub(super) fn of_file(problem: &Problem) -> Self {

@@ -8,14 +8,12 @@ mod through;
 mod upstream;
 
 use std::io::Write as _;
-use std::path::PathBuf;
 
 use semel_gateway::config::{Config, Severity, lint};
 
 use self::finding::{Checked, Level};
 pub use self::through::Through;
-use crate::address::Takes;
-use crate::config::{Overrides, source_or_default};
+use crate::config::{Named, Overrides, Told};
 use crate::exit::{Exit, Failure};
 use crate::term::{Look, Out};
 
@@ -23,23 +21,25 @@ const EXAMPLES: &str = "\
 Examples:
   semel doctor
   semel doctor /etc/semel.toml --json
-  semel doctor --upstream http://127.0.0.1:3000 --store redis://127.0.0.1/0
-  semel doctor --through https://shop.example/api --header 'Authorization: …'
-  semel doctor --through http://10.0.0.1:8080 --through http://10.0.0.2:8080
+  semel doctor --upstream http://127.0.0.1:3000 \\
+      --store redis://127.0.0.1/0
+  semel doctor --through https://shop.example/api \\
+      --header 'Authorization: …'
+  semel doctor --through http://10.0.0.1:8080 \\
+      --through http://10.0.0.2:8080
 
-It connects to the upstreams without sending anything, and runs one claim,
-completion and replay on the store, under a key of its own that it deletes.
---through sends marked requests to PUBLIC-URL/.semel-probe, which the gateways
-answer themselves: the services get none of them.
+It connects to the upstreams without sending anything, and runs one claim, completion and replay on the store, under a key \
+of its own that it deletes. --through sends marked requests to PUBLIC-URL/.semel-probe, which the gateways answer \
+themselves: the services get none of them.
 Exit codes: 0 nothing to object to, 1 something was found, 2 usage.";
 
 /// Looks at the configuration and its surroundings: store, upstreams, clocks.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The file [default: ./semel.toml if it is there]
-    #[arg(env = "SEMEL_CONFIG")]
-    pub file: Option<PathBuf>,
+    /// Which file
+    #[command(flatten)]
+    pub named: Named,
 
     /// Write JSON instead of text
     #[arg(long, env = "SEMEL_DOCTOR_JSON")]
@@ -59,7 +59,7 @@ pub struct Args {
 /// # Errors
 /// A file that cannot be read, a flag that cannot be; stdout that is gone.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
-    let source = source_or_default(args.file.as_ref(), Takes::Both)?;
+    let source = args.named.source(Told::unless(args.json))?;
     let mut found = Vec::new();
     let config = match Config::from_parts(source, &args.overrides.flags()) {
         Ok(config) => {

@@ -47,7 +47,10 @@ fn verdict(found: &[Checked]) -> String {
     };
     let counts: Vec<String> =
         [of(Level::Error, "error"), of(Level::Warning, "warning")].into_iter().flatten().collect();
-    if counts.is_empty() { "nothing to object to.\n".to_owned() } else { format!("{}.\n", counts.join(", ")) }
+    let counts = if counts.is_empty() { "nothing to object to".to_owned() } else { counts.join(", ") };
+    let untried = found.iter().find(|checked| checked.untried);
+    let but = untried.map(|checked| format!("; the {} was not tried", checked.about)).unwrap_or_default();
+    format!("{counts}{but}.\n")
 }
 
 pub(super) fn machine(found: &[Checked], questions: &[Question]) -> Result<String, Failure> {

@@ -41,18 +41,18 @@ pub(super) async fn look(config: &Config, found: &mut Vec<Checked>) -> Option<Se
             opened.close();
             return Some(opened.secret);
         }
-        Err(error) if error.is_in_use() => found.push(
-            Checked::new(Level::Note, "store", format!("in use by a running gateway: {error}"))
-                .why("an embedded store belongs to one process, so nothing was tried on it")
-                .fix("stop the gateway for a try, or look at /readyz on its admin address"),
-        ),
-        Err(error) => {
-            found.push(
-                Checked::new(Level::Error, "store", error.what())
-                    .why("the gateway would not start")
-                    .fix(error.cure().unwrap_or_default()),
-            );
-        }
+        Err(error) => found.push(match error.holder() {
+            Some(process) => {
+                let pid = process.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+                Checked::new(Level::Note, "store", format!("the gateway{pid} has it open"))
+                    .why("an embedded store belongs to one process, so nothing was tried on it")
+                    .fix("/readyz on the gateway's admin address says how it is")
+                    .untried()
+            }
+            None => Checked::new(Level::Error, "store", error.what())
+                .why("the gateway would not start")
+                .fix(error.cure().unwrap_or_default()),
+        }),
     }
     None
 }

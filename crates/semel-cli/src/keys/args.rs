@@ -11,13 +11,14 @@ const EXAMPLES: &str = "\
 Examples:
   semel keys list --state unknown
   semel keys show 3f9c2a
-  semel keys resolve 3f9c2a --completed --reason \"seen in the ledger\"
+  semel keys resolve 3f9c2a --completed \\
+      --reason \"seen in the ledger\"
   semel keys stats --by rule -c /etc/semel.toml
   semel keys list --store redis://127.0.0.1/0 --json
 
-The store is the one of ./semel.toml, of -c FILE, or of --store. An embedded
-store belongs to one process: stop the gateway before you look into it.
-Exit codes: 0 done, 1 not done (it changed meanwhile), 2 usage, 3 no answer.";
+The store is the one of ./semel.toml, of -c FILE, or of --store. An embedded store belongs to one process: stop the gateway \
+before you look into it.
+Exit codes: 0 done, 1 not done (not there, or changed meanwhile), 2 usage, 3 no answer.";
 
 /// Look into a store, and settle by hand what nobody can tell.
 #[derive(clap::Args, Clone, Debug)]
@@ -82,6 +83,20 @@ pub enum Command {
     Stats(Stats),
     /// What people did to records, the newest first
     Audit(Audit),
+}
+
+impl Command {
+    /// Whether it writes for programs.
+    pub(super) const fn is_json(&self) -> bool {
+        match self {
+            Self::List(args) => args.json,
+            Self::Show(args) => args.json,
+            Self::Stats(args) => args.json,
+            Self::Audit(args) => args.json,
+            Self::Export(_) => true,
+            Self::Delete(_) | Self::Resolve(_) | Self::Purge(_) => false,
+        }
+    }
 }
 
 /// Which records.

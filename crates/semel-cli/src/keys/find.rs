@@ -17,7 +17,7 @@ pub(super) async fn find(store: &dyn StoreAdmin, text: &str) -> Result<(Identity
         let seen = store.get(&identity).await.map_err(Failure::runtime)?;
         return match seen.record {
             Some(record) => Ok((identity, record, seen.now)),
-            None => Err(Failure::usage(format!("there is no record of {text}: it has expired, or never was"))),
+            None => Err(Failure::not_there(format!("there is no record of {text}: it has expired, or never was"))),
         };
     }
     let digits = text.rsplit(':').next().unwrap_or(text).to_ascii_lowercase();
@@ -37,7 +37,9 @@ pub(super) async fn find(store: &dyn StoreAdmin, text: &str) -> Result<(Identity
         }
     }
     match found.len() {
-        0 => Err(Failure::usage(format!("no record's identity begins with {digits}: it has expired, or never was"))),
+        0 => {
+            Err(Failure::not_there(format!("no record's identity begins with {digits}: it has expired, or never was")))
+        }
         1 => Ok(found.remove(0)),
         n => Err(Failure::usage(format!("{n} identities begin with {digits}: name more of the digits"))),
     }

@@ -19,7 +19,7 @@ use semel_gateway::config::{Bytes, StoreConfig, StoreUrl};
 use semel_gateway::stores::{self, Opened};
 
 use crate::address::Takes;
-use crate::config::source_or_default;
+use crate::config::{Told, source_or_default};
 use crate::exit::{Exit, Failure};
 
 pub use args::{Args, Command, StoreArgs};
@@ -27,11 +27,12 @@ pub use args::{Args, Command, StoreArgs};
 /// Runs the command to its end.
 ///
 /// # Errors
-/// Usage: a configuration that cannot be used, a key that is not there or not unambiguous, a change nobody confirmed.
+/// Usage: a configuration that cannot be used, a key that is not unambiguous, a change nobody confirmed. Finding: a key that is
+/// not there.
 /// Runtime: a store that cannot be opened or does not answer, stdout that is gone.
 pub fn run(args: &Args) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let opened = runtime.block_on(open(&args.store))?;
+    let opened = runtime.block_on(open(&args.store, Told::unless(args.command.is_json())))?;
     let exit = runtime.block_on(async {
         let store = &*opened.store;
         match &args.command {
@@ -49,12 +50,12 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     exit
 }
 
-/// Opens the store that the flags and the file name.
+/// Opens the store that the flags and the file name. `told`: whether a file that nobody named is told of.
 ///
 /// # Errors
 /// As [`run`].
-pub async fn open(args: &StoreArgs) -> Result<Opened, Failure> {
-    let file = source_or_default(args.config.as_ref(), Takes::Store)?;
+pub async fn open(args: &StoreArgs, told: Told) -> Result<Opened, Failure> {
+    let file = source_or_default(args.config.as_ref(), Takes::Store, told)?;
     let read = StoreConfig::from_parts(file, &args.flags());
     let config = read.map_err(|refused| Failure::usage(format!("the configuration cannot be used:\n\n{refused}")))?;
     match &*config.store.url {

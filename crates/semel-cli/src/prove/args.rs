@@ -11,16 +11,20 @@ use crate::span;
 const EXAMPLES: &str = "\
 Examples:
   semel prove http://127.0.0.1:8080/orders
-  semel prove http://127.0.0.1:8080/orders --rounds 200 --ramp 0 \\
+  semel prove http://127.0.0.1:8080/orders \\
+      --rounds 200 --ramp 0 \\
       --body '{\"item\":\"book\",\"qty\":1}' \\
       --count-url http://127.0.0.1:3000/orders/count
-  semel prove http://127.0.0.1:8080/orders --disconnect 0.3 --altered
-  semel prove http://127.0.0.1:8080/orders --direct http://127.0.0.1:3000/orders
+  semel prove http://127.0.0.1:8080/orders \\
+      --disconnect 0.3 --altered
+  semel prove http://127.0.0.1:8080/orders \\
+      --direct http://127.0.0.1:3000/orders
   semel prove http://127.0.0.1:8080/orders --no-key \\
-      --body '{\"order_no\":\"{key}\"}' --effect-pointer /order_id
+      --body '{\"order_no\":\"{key}\"}' \\
+      --effect-pointer /order_id
 
-Each round has a key of its own and is followed by one repeat; the last round
-is followed by one request with another key, which takes effect too.
+Each round has a key of its own and is followed by one repeat; the last round is followed by one request with another key, \
+which takes effect too.
 Exit codes: 0 safe, 1 a finding or not shown, 2 usage, 3 unreachable or ended early.";
 
 /// Fires rounds of concurrent duplicates at an HTTP endpoint, guarded by Semel or not, and says how many took effect.

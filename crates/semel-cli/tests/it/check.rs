@@ -35,7 +35,7 @@ fn dir_with(text: &str) -> (TempDir, PathBuf) {
 async fn a_good_file_is_explained_and_passes() {
     let (dir, _) = dir_with(GOOD);
     let ended = check(&dir, &[]).await;
-    assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{ended:?}");
+    assert_eq!((ended.code, ended.err.as_str()), (0, "file: ./semel.toml\n"), "{ended:?}");
     assert!(
         ended.out.contains("1. submit (line 5)\n   POST /orders to `orders` at http://127.0.0.1:3000.\n"),
         "{}",

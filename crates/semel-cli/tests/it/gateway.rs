@@ -194,6 +194,13 @@ async fn a_taken_address_or_directory_ends_in_3_with_the_cure() {
     let ended = run_command(second).await;
     assert_eq!(ended.code, 3, "{ended:?}");
     assert!(ended.err.contains("is in use by another process"), "{}", ended.err);
+    let mut doctor = command(&["doctor", "--upstream", "http://127.0.0.1:9", "--data-dir", "d"]);
+    doctor.current_dir(dir.path());
+    let ended = run_command(doctor).await;
+    let pid = gateway.child.id();
+    assert!(ended.out.contains(&format!("note    store: the gateway (pid {pid}) has it open\n")), "{}", ended.out);
+    assert!(!ended.out.contains("directory of its own"), "{}", ended.out);
+    assert!(ended.out.ends_with("; the store was not tried.\n"), "{}", ended.out);
     let ended =
         run(&["gateway", "--upstream", "http://127.0.0.1:9", "--store", "memory", "--listen", &gateway.http]).await;
     assert_eq!(ended.code, 3, "{ended:?}");

@@ -113,7 +113,7 @@ async fn a_record_is_found_by_its_first_digits_and_told_in_words() {
     let whole = seeded.keys(&["show", &seeded.done.to_string(), "--json"]).await;
     assert_eq!(whole.json()["outcome"]["body_kept"], true, "{whole:?}");
     let missing = seeded.keys(&["show", "00000000000000"]).await;
-    assert_eq!(missing.code, 2);
+    assert_eq!(missing.code, 1);
     assert!(missing.err.contains("no record's identity begins with"), "{}", missing.err);
     let words = seeded.keys(&["show", "order-4711"]).await;
     assert!(words.code == 2 && words.err.contains("is no identity"), "{words:?}");

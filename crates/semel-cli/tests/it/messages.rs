@@ -120,3 +120,105 @@ async fn an_address_where_a_file_or_nothing_is_expected_leads_to_its_flag() {
         assert!(!said.contains("hush"), "a password was shown: {said}");
     }
 }
+
+#[tokio::test]
+async fn examples_of_the_help_can_be_copied_from_a_narrow_terminal() {
+    for name in ["demo", "gateway", "prove", "check", "doctor", "migrate", "keys"] {
+        let mut help = Vec::new();
+        for columns in ["60", "300"] {
+            let mut command = command(&[name, "--help"]);
+            command.env("COLUMNS", columns);
+            help.push(run_command(command).await.out);
+        }
+        let examples = |help: &str| -> Vec<String> {
+            let after = help.split_once("Examples:\n").map(|(_, after)| after.to_owned()).unwrap_or_default();
+            after.lines().take_while(|line| line.starts_with("  ")).map(str::to_owned).collect()
+        };
+        assert_eq!(examples(&help[0]), examples(&help[1]), "{name}");
+        assert!(name == "demo" || examples(&help[0]).len() >= 3, "{name}: {}", help[0]);
+    }
+}
+
+#[tokio::test]
+async fn an_empty_variable_is_one_that_is_not_set() {
+    for name in
+        ["SEMEL_UPSTREAM", "SEMEL_LISTEN", "SEMEL_CONFIG", "SEMEL_STORE", "SEMEL_SECRET_FILE", "SEMEL_CHECK_JSON"]
+    {
+        let mut check = command(&["check"]);
+        if name != "SEMEL_UPSTREAM" {
+            check.env("SEMEL_UPSTREAM", "http://127.0.0.1:3000");
+        }
+        let dir = TempDir::new().expect("a directory");
+        check.env(name, "").current_dir(dir.path());
+        let ended = run_command(check).await;
+        match name {
+            "SEMEL_UPSTREAM" => assert!(ended.out.contains("no upstream: there is nothing to put"), "{ended:?}"),
+            _ => assert!(ended.code == 0 && ended.out.ends_with("nothing to object to.\n"), "{name}: {ended:?}"),
+        }
+    }
+    // Whoever types it means it.
+    let ended = semel(&["check", "--upstream", ""]).await;
+    assert!(ended.code == 1 && ended.out.contains("--upstream or SEMEL_UPSTREAM: error:"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_flag_that_is_wrong_leaves_the_file_right() {
+    let dir = TempDir::new().expect("a directory");
+    let text = "[upstream.shop]\nurls = [\"http://127.0.0.1:3000\"]\ncolour = 1\n";
+    std::fs::write(dir.path().join("semel.toml"), text).expect("a file");
+    let mut gateway = command(&["gateway", "--upstream", "foo", "-c", "semel.toml"]);
+    gateway.current_dir(dir.path());
+    let ended = run_command(gateway).await;
+    assert_eq!(ended.code, 2, "{ended:?}");
+    assert!(ended.err.contains("--upstream or SEMEL_UPSTREAM: error: "), "{ended:?}");
+    assert!(!ended.err.contains("unknown key `upstream`"), "{ended:?}");
+    assert!(ended.err.contains("unknown key `upstream.shop.colour`"), "what is wrong there as well: {ended:?}");
+    assert_eq!(ended.err.matches(" error: ").count(), 2, "{ended:?}");
+}
+
+/// A directory with a file that nobody has to name.
+fn with_file() -> TempDir {
+    let dir = TempDir::new().expect("a directory");
+    let text = "[upstream.shop]\nurls = [\"http://127.0.0.1:9\"]\n[store]\nurl = \"memory\"\n";
+    std::fs::write(dir.path().join("semel.toml"), text).expect("a file");
+    dir
+}
+
+#[tokio::test]
+async fn check_and_doctor_take_the_file_as_the_gateway_does() {
+    let dir = with_file();
+    std::fs::rename(dir.path().join("semel.toml"), dir.path().join("other.toml")).expect("it is there");
+    for name in ["check", "doctor"] {
+        let run = async |args: &[&str], variable: &str| {
+            let mut command = command(&[&[name], args].concat());
+            command.current_dir(dir.path()).env("SEMEL_CONFIG", variable);
+            run_command(command).await
+        };
+        let wanted = run(&["other.toml"], "").await;
+        assert!(wanted.out.contains("upstream") && wanted.err.is_empty(), "{wanted:?}");
+        for (args, variable) in
+            [(&["-c", "other.toml"][..], ""), (&["--config", "other.toml"], "nowhere.toml"), (&[], "other.toml")]
+        {
+            let ended = run(args, variable).await;
+            assert_eq!((ended.code, ended.err), (wanted.code, String::new()), "{name} {args:?}");
+        }
+        let both = run(&["other.toml", "-c", "other.toml"], "").await;
+        assert!(both.code == 2 && both.err.contains("cannot be used with"), "{both:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_nobody_named_is_told_to_people() {
+    let dir = with_file();
+    let told = [&["check"][..], &["doctor"], &["keys", "list"], &["migrate"]];
+    let untold =
+        [&["check", "--json"][..], &["doctor", "--json"], &["keys", "list", "--json"], &["check", "semel.toml"]];
+    for (commands, begins) in [(&told, true), (&untold, false)] {
+        for args in commands {
+            let mut command = command(args);
+            command.current_dir(dir.path());
+            let ended = run_command(command).await;
+            assert_eq!(ended.err.starts_with("file: ./semel.toml\n"), begins, "{args:?}: {ended:?}");
+        }
+    }
+}

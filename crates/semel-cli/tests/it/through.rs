@@ -167,3 +167,19 @@ async fn a_path_that_is_rewritten_and_a_proxy_that_retries_are_worth_knowing() {
     let (code, said) = Field::through(as_it_is, as_it_is, At503::OwnPage).await;
     assert!(code == 1 && said.contains("puts an answer of its own in the place of a 503"), "{said}");
 }
+
+/// Its advice was to write a secret into the directory, which the gateway then refused to take for a store.
+#[tokio::test]
+async fn away_from_the_store_nobody_is_told_to_write_its_secret() {
+    let (dir, upstream) = (tempfile::TempDir::new().expect("a directory"), Endpoint::start().await);
+    let mut doctor = command(&["doctor", "--upstream", &upstream.url(""), "--through", "http://127.0.0.1:1"]);
+    doctor.current_dir(dir.path());
+    let ended = run_command(doctor).await;
+    let said = flat(&ended.out);
+    assert!(said.contains("the store's own secret in semel-data/secret cannot be used"), "{said}");
+    assert!(
+        said.contains("on the gateway's machine with its -c or --data-dir, or give all of them a secret_file"),
+        "{said}"
+    );
+    assert!(!said.contains("random bytes") && !dir.path().join("semel-data").exists(), "{said}");
+}

@@ -8,7 +8,7 @@ use super::setting::Origin;
 use super::store::Durability;
 use super::store_url::{Server, SharedUrl, StoreUrl};
 use super::units::show_duration;
-use super::{Config, KeyFormat, Methods, Principal};
+use super::{Config, KeyFormat, Methods, Policy, Principal};
 
 /// Every rule in words, with all values in force and where each came from.
 pub fn explain(config: &Config) -> String {
@@ -70,7 +70,9 @@ fn sentences(rule: &Rule) -> Vec<String> {
         KeyFormat::Any => String::new(),
         KeyFormat::Uuid => ", a UUID,".to_owned(),
     };
-    said.push(format!("A request with {}{form} runs once for each key and caller.", one_of(&p.key.to_string())));
+    let again = runs_again(p);
+    let but = if again.is_empty() { String::new() } else { format!(", except: {}", again.join(", ")) };
+    said.push(format!("A request with {}{form} runs once for each key and caller{but}.", one_of(&p.key.to_string())));
     said.push(match *p.missing {
         Missing::Required => "Without a key: refused with 400.".to_owned(),
         Missing::Optional => "Without a key: passes unguarded.".to_owned(),
@@ -122,6 +124,33 @@ fn sentences(rule: &Rule) -> Vec<String> {
     said
 }
 
+/// After what a request of this rule may run a second time within its `ttl`.
+fn runs_again(p: &Policy) -> Vec<&'static str> {
+    let mut after = Vec::new();
+    if *p.takeover {
+        after.push("after a dead process (takeover)");
+    }
+    if *p.strictness == Strictness::Relaxed {
+        after.push("after a 5xx or a break (relaxed)");
+    }
+    if *p.on_store_error == OnStoreError::Open {
+        after.push("while the store is away (open)");
+    }
+    after
+}
+
+/// How long the promise of one run holds: the rules' `ttl`, from the shortest to the longest.
+fn held(config: &Config) -> String {
+    let times = || config.rules.iter().filter(|rule| rule.mode.value == Mode::Key).map(|rule| *rule.policy.ttl);
+    match (times().min(), times().max()) {
+        (Some(least), Some(most)) if least == most => format!(" for {}", show_duration(least)),
+        (Some(least), Some(most)) => {
+            format!(" for the rule's ttl ({} to {})", show_duration(least), show_duration(most))
+        }
+        _ => String::new(),
+    }
+}
+
 /// A key is honoured on every unsafe method: those that a rule names are those that need one.
 fn names_methods(rule: &Rule) -> bool {
     matches!(rule.route.methods, Methods::These(_))
@@ -158,7 +187,8 @@ fn write_summary(out: &mut String, config: &Config) -> fmt::Result {
             )?;
             writeln!(
                 out,
-                "  promise    one run per key while this process lives. When it ends every key is forgotten, and a retry runs again."
+                "  promise    one run per key{} while this process lives. When it ends every key is forgotten, and a retry runs again.",
+                held(config)
             )?;
         }
         StoreUrl::Shared(url) => write_shared(out, config, url)?,
@@ -168,7 +198,8 @@ fn write_summary(out: &mut String, config: &Config) -> fmt::Result {
             writeln!(out, "  records    on disk in {}", dir.display())?;
             writeln!(
                 out,
-                "  promise    one run per key. A key is on disk before its request runs, and survives kill -9."
+                "  promise    one run per key{}. A key is on disk before its request runs, and survives kill -9.",
+                held(config)
             )?;
             writeln!(
                 out,
@@ -194,6 +225,12 @@ fn write_summary(out: &mut String, config: &Config) -> fmt::Result {
         },
     };
     writeln!(out, "  not        {others}")?;
+    for rule in config.rules.iter().filter(|rule| rule.mode.value == Mode::Key) {
+        let again = runs_again(&rule.policy);
+        if !again.is_empty() {
+            writeln!(out, "             rule {}: runs again {}", rule.name, again.join(", "))?;
+        }
+    }
     writeln!(
         out,
         "             The effect itself is exactly once only where the service honours the key and the fence."
@@ -212,8 +249,9 @@ fn write_shared(out: &mut String, config: &Config, url: &SharedUrl) -> fmt::Resu
     writeln!(out, "  records    in {url}, for the service `{}`", config.store.namespace.value.name())?;
     writeln!(
         out,
-        "  promise    one run per key among all gateways that share this store and one secret, as long as the store keeps what it \
-         acknowledged."
+        "  promise    one run per key{} among all gateways that share this store and one secret, as long as the store keeps what it \
+         acknowledged.",
+        held(config)
     )
 }
 

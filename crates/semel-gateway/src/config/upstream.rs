@@ -63,6 +63,11 @@ impl Url {
         self.authority.port_u16().unwrap_or(80)
     }
 
+    /// Stands for an address that was refused, so that the rest of its table is checked.
+    fn placeholder() -> Self {
+        Self { authority: Authority::from_static("invalid") }
+    }
+
     pub(super) fn parse(text: &str) -> Result<Self, Fault> {
         let fix = "write it like \"http://127.0.0.1:3000\"";
         let uri: Uri = text.parse().map_err(|_| Fault::new(format!("is no URL: `{text}`")).fix(fix))?;
@@ -154,7 +159,7 @@ impl Upstream {
         let mut timeout = section.section("timeout", report);
         // A placeholder keeps the other settings checked when the address is wrong.
         let url = flag.or(written);
-        let placeholder = Setting::default(Url { authority: Authority::from_static("invalid") });
+        let placeholder = Setting::default(Url::placeholder());
         let built_in = Self::built_in(name, url.clone().unwrap_or(placeholder));
         let upstream = Self {
             connect: timeout.read_or("connect", *built_in.connect, report),
@@ -209,7 +214,8 @@ pub(super) fn read_all(
         Some(Ok(value)) => Some(Setting { value, origin: Origin::Flag("--upstream") }),
         Some(Err(fault)) => {
             report.push(fault.of_flag("--upstream"));
-            return Vec::new();
+            // The file's tables are read all the same: what is wrong there is told as well, and nothing else is.
+            Some(Setting { value: Url::placeholder(), origin: Origin::Flag("--upstream") })
         }
         None => None,
     };

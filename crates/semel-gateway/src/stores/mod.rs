@@ -47,6 +47,8 @@ const UNREACHABLE: &str = "start the server, or mend the address, its user or it
 pub enum OpenError {
     /// The file with the secret cannot be used.
     SecretFile(PathBuf, String),
+    /// The secret that an embedded store keeps in its directory cannot be used from here.
+    OwnSecret(PathBuf, String),
     /// The file with the password cannot be used.
     PasswordFile(PathBuf, String),
     /// The embedded store cannot be opened.
@@ -67,6 +69,7 @@ impl OpenError {
     pub fn what(&self) -> String {
         match self {
             Self::SecretFile(file, why) => format!("the secret in {} cannot be used: {why}", file.display()),
+            Self::OwnSecret(file, why) => format!("the store's own secret in {} cannot be used: {why}", file.display()),
             Self::PasswordFile(file, why) => format!("the password in {} cannot be used: {why}", file.display()),
             Self::Embedded(error) => error.to_string(),
             Self::Redis(url, error) if error.is_temporary() => format!("no connection to {url}: {}", root(error)),
@@ -83,6 +86,10 @@ impl OpenError {
     pub fn cure(&self) -> Option<&'static str> {
         match self {
             Self::SecretFile(..) => Some("write at least 16 random bytes into it, readable by the gateway alone"),
+            // Never written by hand: the gateway would not take the directory for its store any more.
+            Self::OwnSecret(..) => {
+                Some("run this on the gateway's machine with its -c or --data-dir, or give all of them a secret_file")
+            }
             Self::PasswordFile(..) => Some("write it into that file, on one line"),
             Self::Redis(_, error) if error.is_temporary() => Some(UNREACHABLE),
             Self::Sql(_, error) if error.is_temporary() => Some(UNREACHABLE),
@@ -92,10 +99,14 @@ impl OpenError {
         }
     }
 
-    /// Whether another process has the store, which belongs to one.
+    /// The process that has the store, which belongs to one: `None` where no other has it, `Some(None)` where its lock does not say
+    /// which.
     #[must_use]
-    pub fn is_in_use(&self) -> bool {
-        matches!(self, Self::Embedded(semel_embedded::OpenError::InUse { .. }))
+    pub fn holder(&self) -> Option<Option<u32>> {
+        match self {
+            Self::Embedded(semel_embedded::OpenError::InUse { process, .. }) => Some(*process),
+            _ => None,
+        }
     }
 }
 
@@ -121,7 +132,11 @@ impl std::error::Error for OpenError {
             Self::Embedded(error) => Some(error),
             Self::Redis(_, error) => Some(error),
             Self::Sql(_, error) => Some(error),
-            Self::SecretFile(..) | Self::PasswordFile(..) | Self::NoSecret | Self::NoTables(_) => None,
+            Self::SecretFile(..)
+            | Self::OwnSecret(..)
+            | Self::PasswordFile(..)
+            | Self::NoSecret
+            | Self::NoTables(_) => None,
         }
     }
 }
@@ -140,7 +155,7 @@ pub async fn open(
     largest_body: Bytes,
     env: &Env,
 ) -> Result<Opened, OpenError> {
-    let secret = secret_file.map(|file| read_secret(&file.value)).transpose()?;
+    let secret = secret_file.map(|file| configured(&file.value)).transpose()?;
     let largest_rest = largest_body.0.saturating_add(BESIDE_BODY);
     match &*store.url {
         StoreUrl::Memory => Ok(local::memory(store, secret, env)),
@@ -153,16 +168,23 @@ pub async fn open(
 /// one that an embedded store keeps in its directory. `None` where only the open store knows it.
 ///
 /// # Errors
-/// [`OpenError::SecretFile`].
+/// [`OpenError::SecretFile`], [`OpenError::OwnSecret`].
 pub fn secret_of(store: &Store, secret_file: Option<&Setting<PathBuf>>) -> Result<Option<Secret>, OpenError> {
     match (secret_file, &*store.url) {
-        (Some(file), _) => read_secret(&file.value).map(Some),
-        (None, StoreUrl::Embedded(dir)) => read_secret(&dir.join("secret")).map(Some),
+        (Some(file), _) => configured(&file.value).map(Some),
+        (None, StoreUrl::Embedded(dir)) => {
+            let file = dir.join("secret");
+            read_secret(&file).map(Some).map_err(|why| OpenError::OwnSecret(file, why))
+        }
         (None, _) => Ok(None),
     }
 }
 
-fn read_secret(file: &Path) -> Result<Secret, OpenError> {
-    let material = std::fs::read(file).map_err(|error| OpenError::SecretFile(file.to_owned(), error.to_string()))?;
-    Secret::from_material(&material).map_err(|error| OpenError::SecretFile(file.to_owned(), error.to_string()))
+fn configured(file: &Path) -> Result<Secret, OpenError> {
+    read_secret(file).map_err(|why| OpenError::SecretFile(file.to_owned(), why))
+}
+
+fn read_secret(file: &Path) -> Result<Secret, String> {
+    let material = std::fs::read(file).map_err(|error| error.to_string())?;
+    Secret::from_material(&material).map_err(|error| error.to_string())
 }

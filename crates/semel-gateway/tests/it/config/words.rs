@@ -16,7 +16,7 @@ fn the_start_says_what_is_guarded_and_what_is_promised() {
   guarded    any unsafe method that carries idempotency-key; everything else passes
   callers    share one key space; a copy with other credentials is refused, never answered with another's data
   records    on disk in HERE/semel-data
-  promise    one run per key. A key is on disk before its request runs, and survives kill -9.
+  promise    one run per key for 24h. A key is on disk before its request runs, and survives kill -9.
              Answers survive a power cut as well.
   not        one process, one store: two gateways with one each do not see each other.
              The effect itself is exactly once only where the service honours the key and the fence.
@@ -48,7 +48,7 @@ fn a_file_with_rules_is_summed_up_rule_by_rule() {
              everything else passes
   callers    told apart by the header x-user, trusted
   records    in memory, at most 1000000 records or 512 MiB
-  promise    one run per key while this process lives. When it ends every key is forgotten, and a retry runs again.
+  promise    one run per key for 24h while this process lives. When it ends every key is forgotten, and a retry runs again.
   not        one process, one store: two gateways with one each do not see each other.
              The effect itself is exactly once only where the service honours the key and the fence.
   requests   http://127.0.0.1:8080
@@ -110,4 +110,22 @@ Records live in: embedded:semel-data (default).
      response_body        8 MiB (default)
 "
     );
+}
+
+#[test]
+fn what_may_run_again_is_said_and_not_promised_away() {
+    let text = format!(
+        "{RULE}takeover = true\nupstream_idempotent = true\nstrictness = \"relaxed\"\non_store_error = \"open\"\n\
+         [[rule]]\nname = \"short\"\nmatch = \"POST /short\"\nttl = \"5min\"\n"
+    );
+    let config = good(&text);
+    let said = summary(&config);
+    assert!(said.contains("  promise    one run per key for the rule's ttl (5min to 24h). A key is on disk"), "{said}");
+    let again = "after a dead process (takeover), after a 5xx or a break (relaxed), while the store is away (open)";
+    assert!(said.contains(&format!("             rule submit: runs again {again}\n")), "{said}");
+    assert!(!said.contains("rule short:"), "{said}");
+    let words = explain(&config);
+    let once = "A request with idempotency-key runs once for each key and caller";
+    assert!(words.contains(&format!("   {once}, except: {again}.\n")), "{words}");
+    assert!(words.contains(&format!("   {once}.\n")), "{words}");
 }
