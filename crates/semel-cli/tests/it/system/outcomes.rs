@@ -50,6 +50,8 @@ async fn a_service_that_dies_after_reading_leaves_an_unknown() {
             assert_eq!((again.status, again.problem().as_str()), (409, "outcome-unknown"), "{path}: {again:?}");
             // Whoever is asked about it finds it in the log by what the caller was told, and the key is not there.
             let identity = again.json()["identity"].as_str().unwrap().to_owned();
+            // The log comes by a pipe of its own, later than the answer at times.
+            gateway.says(&format!("\"rule\":\"default\",\"identity\":\"{identity}")).await;
             let lines = gateway.said();
             let line = lines.lines().find(|l| l.contains("outcome unknown: ") && l.contains(&identity));
             assert!(line.is_some_and(|l| l.contains("\"rule\":\"default\"")), "{path}: {lines}");
