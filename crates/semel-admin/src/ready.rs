@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use semel_core::engine::StoreState;
-use semel_core::store::{Health, StoreAdmin};
+use semel_core::store::{Health, StoreAdmin, StoreErrorKind};
 use serde::Serialize;
 
 use crate::census::Census;
@@ -91,7 +91,12 @@ impl Readiness {
     pub async fn health(&self) -> Result<Health, String> {
         match tokio::time::timeout(PATIENCE, self.store.health()).await {
             Ok(Ok(health)) => Ok(health),
-            Ok(Err(error)) => Err(format!("the store does not answer: {error}")),
+            // The error's own words begin with these, or with others that say more.
+            Ok(Err(error)) => Err(match std::error::Error::source(&error) {
+                Some(cause) => format!("the store does not answer: {cause}"),
+                None if error.kind == StoreErrorKind::Unavailable => "the store does not answer".to_owned(),
+                None => error.to_string(),
+            }),
             Err(_) => Err(format!("the store does not answer within {} s", PATIENCE.as_secs())),
         }
     }

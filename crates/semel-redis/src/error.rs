@@ -29,6 +29,15 @@ impl ConnectError {
     pub const fn is_temporary(&self) -> bool {
         matches!(self, Self::Unavailable(_))
     }
+
+    /// Whether the server refused the user or the password. Read off its words, which are all that is left of an answer that several
+    /// waited for.
+    #[must_use]
+    pub fn is_refused_login(&self) -> bool {
+        let Self::Unavailable(error) = self else { return false };
+        let said = error.to_string();
+        ["WRONGPASS", "NOAUTH", "AuthenticationFailed"].iter().any(|word| said.contains(word))
+    }
 }
 
 impl fmt::Display for ConnectError {

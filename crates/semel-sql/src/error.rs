@@ -102,6 +102,14 @@ impl ConnectError {
     pub const fn is_temporary(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Store { .. })
     }
+
+    /// Whether the server refused the user or the password.
+    #[must_use]
+    pub fn is_refused_login(&self) -> bool {
+        let Self::Unreachable { source: sqlx::Error::Database(error), .. } = self else { return false };
+        // SQLSTATE class 28, of both servers: invalid authorization.
+        error.code().is_some_and(|code| code.starts_with("28"))
+    }
 }
 
 impl fmt::Display for Schema {

@@ -188,8 +188,8 @@ async fn a_configuration_that_cannot_be_ends_in_2_with_all_its_problems() {
 async fn a_taken_address_or_directory_ends_in_3_with_the_cure() {
     let dir = TempDir::new().expect("a directory");
     let gateway = Gateway::start(&dir, &["--upstream", "http://127.0.0.1:9", "--data-dir", "d"]);
-    let mut second =
-        command(&["gateway", "--upstream", "http://127.0.0.1:9", "--data-dir", "d", "--listen", "127.0.0.1:0"]);
+    let free = ["gateway", "--upstream", "http://127.0.0.1:9", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+    let mut second = command(&[&free[..], &["--data-dir", "d"]].concat());
     second.current_dir(dir.path());
     let ended = run_command(second).await;
     assert_eq!(ended.code, 3, "{ended:?}");
@@ -205,6 +205,16 @@ async fn a_taken_address_or_directory_ends_in_3_with_the_cure() {
         run(&["gateway", "--upstream", "http://127.0.0.1:9", "--store", "memory", "--listen", &gateway.http]).await;
     assert_eq!(ended.code, 3, "{ended:?}");
     assert!(ended.err.contains("another process listens there"), "{}", ended.err);
+    // Neither leaves a store behind.
+    for (taken, word) in [("--listen", "another process listens there"), ("--admin", "is in use by another process")] {
+        let (other, at) = if taken == "--listen" { ("--admin", &gateway.http) } else { ("--listen", &gateway.admin) };
+        let flags = ["gateway", "--upstream", "http://127.0.0.1:9", "--data-dir", "e", taken, at, other, "127.0.0.1:0"];
+        let mut third = command(&flags);
+        third.current_dir(dir.path());
+        let ended = run_command(third).await;
+        assert!(ended.code == 3 && ended.err.contains(word), "{ended:?}");
+        assert!(!dir.path().join("e").exists(), "{taken}");
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! What a command says to someone who typed the wrong thing, or whose server is away: once, where, and what to do.
 
+use semel_testkit::servers::redis::{Redis, Setup};
 use tempfile::TempDir;
 
 use crate::semel::{Ended, command, run_command};
@@ -61,6 +62,19 @@ async fn the_doctor_tells_an_unreachable_store_in_the_same_words() {
     let what = found["what"].as_str().expect("words");
     assert!(what.starts_with(&format!("no connection to redis://:***@{}/0: ", closed.address())), "{found}");
     assert_eq!(found["fix"], "start the server, or mend the address, its user or its password");
+}
+
+#[tokio::test]
+async fn a_server_that_answers_is_not_to_be_started() {
+    let redis = Redis::start(&Setup::new()).await;
+    let wrong = format!("redis://ada:hush@{}/0", redis.address());
+    let tls = format!("rediss://{}/0", redis.address());
+    for (store, cure) in [(wrong, "mend the user or the password"), (tls, "does this port speak TLS?")] {
+        let ended = semel(&["keys", "list", "--store", &store]).await;
+        let said = flat(&ended.err);
+        assert_eq!(ended.code, 3, "{ended:?}");
+        assert!(said.contains(cure) && !said.contains("start the server"), "{said}");
+    }
 }
 
 #[tokio::test]

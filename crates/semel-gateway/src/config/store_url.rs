@@ -76,6 +76,14 @@ impl SharedUrl {
         self.server
     }
 
+    /// Whether it asks for TLS.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        let scheme = self.url.split_once(':').map_or("", |(scheme, _)| scheme);
+        let asks = ["sslmode=require", "sslmode=verify", "ssl-mode=REQUIRED", "ssl-mode=VERIFY"];
+        scheme.starts_with("rediss") || scheme == "valkeys" || asks.iter().any(|asked| self.url.contains(asked))
+    }
+
     /// The address with its password: for the client that connects, and for nothing that is shown.
     #[must_use]
     pub fn with_password(&self) -> &str {

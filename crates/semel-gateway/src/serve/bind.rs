@@ -70,6 +70,11 @@ pub(super) fn bind(
     Ok((listeners, at))
 }
 
+/// Whether an address can be had, without listening there.
+pub(crate) fn probe(address: SocketAddr) -> Result<(), BindError> {
+    open(address, false, None).map(drop).map_err(|source| BindError { address, source })
+}
+
 fn open(at: SocketAddr, share: bool, backlog: Option<i32>) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
     // Connections of a former run in TIME_WAIT must not stop a restart.

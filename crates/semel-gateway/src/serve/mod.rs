@@ -22,6 +22,7 @@ mod via;
 
 pub use self::core::Core;
 pub use bind::BindError;
+pub(crate) use bind::probe;
 pub use body::{RequestBody, RequestBodyError};
 pub use edge::{Edge, EdgeConfig, Forwarded, RequestIds};
 pub use lasting::Lasting;

@@ -41,6 +41,20 @@ impl fmt::Debug for Opened {
 
 const UNREACHABLE: &str = "start the server, or mend the address, its user or its password";
 
+const LOGIN: &str = "the server answers: mend the user or the password";
+
+const NO_TLS: &str = "does this port speak TLS? Name the one that does, or take the address without TLS";
+
+/// What to do where no connection came about.
+fn unreachable(url: &SharedUrl, error: &dyn std::error::Error, is_refused_login: bool) -> &'static str {
+    match is_refused_login {
+        true => LOGIN,
+        // Whoever refuses a connection was not asked for TLS yet.
+        false if url.is_tls() && !root(error).contains("refused") => NO_TLS,
+        false => UNREACHABLE,
+    }
+}
+
 /// Why a store could not be opened.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -75,7 +89,7 @@ impl OpenError {
             Self::Redis(url, error) if error.is_temporary() => format!("no connection to {url}: {}", root(error)),
             Self::Sql(url, error) if error.is_temporary() => format!("no connection to {url}: {}", root(error)),
             Self::Redis(url, error) => format!("the store {url} cannot be used: {error}"),
-            Self::Sql(_, error) => error.to_string(),
+            Self::Sql(url, error) => error.to_string().replace("semel migrate URL", &format!("semel migrate {url}")),
             Self::NoSecret => "the store keeps no secret of its own".to_owned(),
             Self::NoTables(store) => format!("{store} needs no tables, only PostgreSQL and MySQL do"),
         }
@@ -91,8 +105,8 @@ impl OpenError {
                 Some("run this on the gateway's machine with its -c or --data-dir, or give all of them a secret_file")
             }
             Self::PasswordFile(..) => Some("write it into that file, on one line"),
-            Self::Redis(_, error) if error.is_temporary() => Some(UNREACHABLE),
-            Self::Sql(_, error) if error.is_temporary() => Some(UNREACHABLE),
+            Self::Redis(url, error) if error.is_temporary() => Some(unreachable(url, error, error.is_refused_login())),
+            Self::Sql(url, error) if error.is_temporary() => Some(unreachable(url, error, error.is_refused_login())),
             Self::NoSecret => Some("name one with secret_file"),
             Self::NoTables(_) => Some("start the gateway"),
             Self::Embedded(_) | Self::Redis(..) | Self::Sql(..) => None,
@@ -187,4 +201,23 @@ fn configured(file: &Path) -> Result<Secret, OpenError> {
 fn read_secret(file: &Path) -> Result<Secret, String> {
     let material = std::fs::read(file).map_err(|error| error.to_string())?;
     Secret::from_material(&material).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use semel_sql::{ConnectError, Schema};
+
+    use super::*;
+    use crate::config::{Flags, StoreConfig};
+
+    #[test]
+    fn missing_tables_are_told_with_the_command_that_makes_them() {
+        let flags = Flags { store: Some("postgres://ada:hush@h/db".to_owned()), ..Flags::default() };
+        let StoreUrl::Shared(url) = StoreConfig::from_parts(None, &flags).unwrap().store.url.value else {
+            panic!("a server's address")
+        };
+        let error = ConnectError::Schema { server: "h:5432/db".to_owned(), schema: Schema::Missing };
+        let said = OpenError::Sql(url, error).to_string();
+        assert!(said.contains("`semel migrate postgres://ada:***@h/db`"), "{said}");
+    }
 }

@@ -17,7 +17,7 @@ use super::stack::Plan;
 use super::{StartError, engine, orphans, own_upstream, reach, transport};
 use crate::config::{Bytes, Config, StoreUrl};
 use crate::probe::Host;
-use crate::serve::{Running, Server, Shutdown, Via};
+use crate::serve::{Running, Server, Shutdown, Via, probe};
 use crate::stores::{self, Opened};
 
 /// Time for settlements that begin when the drain's deadline is over.
@@ -58,6 +58,9 @@ pub async fn start(config: &Config, version: &str) -> Result<Gateway, StartError
         transport::forward(upstream).map_err(|error| StartError::Upstream(upstream.name.to_string(), error))
     });
     let upstreams = upstreams.collect::<Result<Vec<_>, _>>()?;
+    // A start that fails on a taken address leaves no store behind.
+    probe(*config.listen.http).map_err(StartError::Listen)?;
+    drop(Listener::bind(*config.listen.admin).await.map_err(StartError::Admin)?);
     // The store before the addresses: a gateway that cannot keep records is never reachable.
     let largest = config.rules.iter().map(|rule| rule.policy.response_body.value).max().unwrap_or(Bytes(0));
     let opened =
