@@ -166,6 +166,8 @@ async fn a_url_that_cannot_be_used_is_refused_without_its_password() {
     let wrong = place.server.url_of("nobody:hush", &place.database);
     let error = refused(&wrong).await;
     assert!(matches!(error, ConnectError::Unreachable { .. }) && !format!("{error} {error:?}").contains("hush"));
+    assert!(error.is_refused_login(), "{error:?}");
     let server: Arc<MariaDb> = Arc::clone(&place.server);
-    assert!(matches!(refused(&server.url("no_such_database")).await, ConnectError::Unreachable { .. }));
+    let error = refused(&server.url("no_such_database")).await;
+    assert!(matches!(error, ConnectError::Unreachable { .. }) && !error.is_refused_login(), "{error:?}");
 }

@@ -158,3 +158,15 @@ async fn a_stricter_isolation_is_told_and_works() {
     let claim = granted(store.claim(&ask(100)).await);
     let _ = store.settle(&claim, &done(b"x")).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_refused_log_in_is_told_from_a_server_that_is_not_there() {
+    let postgres = Postgres::start().await;
+    let stranger = postgres.url().replacen("postgres://postgres@", "postgres://stranger:hush@", 1);
+    assert!(stranger.contains("stranger"), "{stranger}");
+    let error = connect(&stranger).await.expect_err("there is no such role");
+    assert!(error.is_refused_login() && error.is_temporary(), "{error:?}");
+    assert!(!format!("{error} {error:?}").contains("hush"), "{error}");
+    let nowhere = connect(&postgres.url_of("no_such_database")).await.expect_err("there is no such database");
+    assert!(!nowhere.is_refused_login(), "{nowhere:?}");
+}
