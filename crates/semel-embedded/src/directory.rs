@@ -30,7 +30,8 @@ const MANIFEST: &str = "manifest";
 pub(crate) const ACCEPT: &str = "accept-loss";
 const RESERVE: &str = "reserve";
 const JOURNAL: &str = "journal";
-/// A journal that was being made when a first start was interrupted. Nothing was ever answered from it.
+/// A journal that was being made when a first start was interrupted. Nothing was ever answered from it, unless the manifest
+/// beside it says so.
 const UNFINISHED: &str = "journal.new";
 
 const LOCK_TRIES: u32 = 5;
@@ -102,13 +103,18 @@ impl Directory {
     }
 
     /// Whether there is a journal. Where there is a manifest there was one, and an empty store in its place would run
-    /// everything again. Without a manifest nobody knows whether a journal is whole, or whether this is its secret.
-    pub(crate) fn has_journal(&self) -> Result<bool, OpenError> {
+    /// everything again: an unfinished one is begun anew only where nothing was ever answered, or where a person accepts
+    /// the loss. Without a manifest nobody knows whether a journal is whole, or whether this is its secret.
+    pub(crate) fn has_journal(&self, clock: &dyn Clock) -> Result<bool, OpenError> {
         let (journal, manifest) = (self.journal(), self.path.join(MANIFEST));
         let damaged = |path, why: &str| Err(OpenError::Damaged { path, why: why.to_owned() });
         match (exists(&journal)?, exists(&manifest)?) {
             (true, false) => damaged(manifest, "it is missing (that of any backup of this directory fits)"),
             (false, true) if !exists(&self.path.join(UNFINISHED))? => damaged(journal, "it is missing"),
+            (false, true) => match Loss::of_all(&journal, &Manifest::open(manifest)?) {
+                Some(loss) if !self.accepts(&loss, clock)? => Err(loss.refused(self.path.join(ACCEPT))),
+                _ => Ok(false),
+            },
             (there, _) => Ok(there),
         }
     }

@@ -29,7 +29,7 @@ impl EmbeddedStore {
     /// [`OpenError::InUse`].
     pub fn open(dir: &Path, env: &Env, options: &Options) -> Result<Self, OpenError> {
         let directory = Directory::take(dir)?;
-        let has_journal = directory.has_journal()?;
+        let has_journal = directory.has_journal(&*env.clock)?;
         // Before the journal, so that there is never one without the secret that its records were made with.
         let secret = match &options.secret {
             Some(configured) => configured.clone(),

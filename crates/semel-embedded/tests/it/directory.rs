@@ -184,16 +184,24 @@ fn a_first_start_that_was_interrupted_anywhere_is_finished() {
     fs::write(dir.path().join("version.tmp"), "sem").unwrap();
     let (journal, unfinished) = (dir.path().join("journal"), dir.path().join("journal.new"));
     // Before the manifest was there, and after.
+    let manifest = dir.path().join("manifest");
     for has_manifest in [false, true] {
-        drop(open(dir.path()).unwrap());
+        let first = open(dir.path()).unwrap();
+        let nothing_answered = fs::read(&manifest).unwrap();
+        drop(first);
         fs::rename(&journal, &unfinished).unwrap();
         fs::write(unfinished.join("0000000001.log"), "SML").unwrap();
-        if !has_manifest {
-            fs::remove_file(dir.path().join("manifest")).unwrap();
+        if has_manifest {
+            fs::write(&manifest, nothing_answered).unwrap();
+        } else {
+            fs::remove_file(&manifest).unwrap();
         }
         let store = open(dir.path()).unwrap();
         let _running = claim(&store, &ask(1, 0));
         assert!(!unfinished.exists());
+        drop(store);
+        fs::remove_dir_all(&journal).unwrap();
+        fs::remove_file(&manifest).unwrap();
     }
 }
 

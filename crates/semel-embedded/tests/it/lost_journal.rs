@@ -209,3 +209,38 @@ fn a_lost_segment_is_accepted_and_its_number_is_used_again() {
     let store = small(dir.path()).unwrap();
     assert!((0..20).chain(100..140).all(|n| record(&store, n).unwrap().state == StateCode::Done));
 }
+
+/// What is called `journal.new` was taken for the journal of a first start that was interrupted: an empty store took its
+/// place, and every key ran again.
+#[test]
+fn a_journal_that_was_answered_from_is_missed_though_an_unfinished_one_is_there() {
+    for renamed in [true, false] {
+        let dir = directory(true);
+        let (journal, unfinished) = (dir.path().join("journal"), dir.path().join("journal.new"));
+        let aside = if renamed { unfinished.clone() } else { dir.path().join("aside") };
+        fs::rename(&journal, &aside).unwrap();
+        if !renamed {
+            fs::create_dir(&unfinished).unwrap();
+        }
+        let e = open(dir.path()).unwrap_err();
+        assert!(matches!(&e, OpenError::Lost { path, .. } if path.ends_with("journal")), "{e:?}");
+        assert_names(&e, "journal");
+        assert!(!journal.exists() && unfinished.exists() && aside.exists(), "a refusal changes nothing");
+        fs::rename(&aside, &journal).unwrap();
+        assert_eq!(record(&open(dir.path()).unwrap(), 1).unwrap().state, StateCode::Done);
+    }
+}
+
+#[test]
+fn the_loss_of_a_whole_journal_is_accepted_by_its_words() {
+    let dir = directory(true);
+    fs::rename(dir.path().join("journal"), dir.path().join("journal.new")).unwrap();
+    let OpenError::Lost { words, accept, .. } = open(dir.path()).unwrap_err() else { panic!("it is a loss") };
+    fs::write(&accept, words).unwrap();
+    let store = open(dir.path()).unwrap();
+    assert!(!accept.exists() && record(&store, 1).is_none());
+    assert_eq!(now(store.audited(10)).unwrap().len(), 1);
+    run(&store, 1);
+    drop(store);
+    assert_eq!(record(&open(dir.path()).unwrap(), 1).unwrap().state, StateCode::Done);
+}

@@ -25,15 +25,29 @@ pub(crate) struct Loss {
     pub(crate) path: PathBuf,
     found: Reached,
     noted: Reached,
+    /// Not its end alone.
+    is_all: bool,
 }
 
 impl Loss {
+    /// The whole journal, which is to be at `journal` and is not. `None`: nothing was ever answered from it.
+    pub(crate) fn of_all(journal: &Path, manifest: &Manifest) -> Option<Self> {
+        let loss = Self::of(journal, Reached::NOTHING, manifest.reached())?;
+        Some(Self { path: journal.to_owned(), is_all: true, ..loss })
+    }
+
     /// `None`: everything is there that was noted. A segment that was begun is missed though it may hold nothing: batches
     /// may have been synced that a power cut left no note of.
     fn of(dir: &Path, found: Reached, noted: Reached) -> Option<Self> {
         let short = found.batch < noted.batch || found.segment < noted.segment;
         let path = path_of(dir, noted.segment.max(found.segment));
-        short.then_some(Self { path, found, noted })
+        short.then_some(Self { path, found, noted, is_all: false })
+    }
+
+    /// The refusal, for as long as nobody has written its words into the file `accept`.
+    pub(crate) fn refused(self, accept: PathBuf) -> OpenError {
+        let (words, why) = (self.words(), self.why());
+        OpenError::Lost { path: self.path, why, accept, words }
     }
 
     /// What stays, in words that are of no other loss.
@@ -43,6 +57,12 @@ impl Loss {
 
     pub(crate) fn why(&self) -> String {
         let Self { found, noted, .. } = self;
+        if self.is_all {
+            return format!(
+                "it was synced up to batch {} (byte {} of segment {}), and it is missing (if it was renamed, rename it back)",
+                noted.batch, noted.end, noted.segment
+            );
+        }
         format!(
             "it was synced up to batch {} (byte {} of segment {}), and what is there ends with batch {} (byte {} of segment \
              {})",
@@ -89,8 +109,7 @@ pub(super) fn replay(dir: &Path, manifest: &Manifest, accepts: Accepts<'_>) -> R
     let lost = loss.is_some();
     if let Some(loss) = loss {
         if !accepts(&loss)? {
-            let (words, why) = (loss.words(), loss.why());
-            return Err(OpenError::Lost { path: loss.path, why, accept: dir.with_file_name(ACCEPT), words });
+            return Err(loss.refused(dir.with_file_name(ACCEPT)));
         }
         newest.forget_summary()?;
         // What is lost may have said that these are not needed, and have held what moved out of them.
