@@ -101,7 +101,8 @@ pub struct Limits {
 pub struct Memory {
     /// Of requests, until they are sent on; for more there is 503 too-many-bodies. 256 MiB.
     pub requests: Setting<Bytes>,
-    /// Of answers, until they are taken; more are passed on and recorded without body. 256 MiB.
+    /// Of answers, until they are taken; more are passed on and recorded without body, and replays of recorded ones get 503
+    /// too-many-bodies. 256 MiB.
     pub responses: Setting<Bytes>,
 }
 

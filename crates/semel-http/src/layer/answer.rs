@@ -13,7 +13,8 @@ use semel_core::{
 
 use super::{
     ResponseBody,
-    admit::Ticket,
+    admit::{Ticket, of_body},
+    bodies::Held,
     body::End,
     future::Flowed,
     gather::Whole,
@@ -27,6 +28,9 @@ use crate::{
     replay::Head,
     time,
 };
+
+const NO_ROOM: &str = "This request was processed and its answer is recorded, but too many answers are being given out at \
+                       the moment; it is not run again, ask again later.";
 
 /// Who is answered, and about what.
 pub(super) struct Answering(pub(super) Arc<Ticket>);
@@ -92,7 +96,12 @@ impl Answering {
             let gone = Refusal::OutcomeUnavailable { kept: Some(Box::new(recorded)) };
             return self.problem(&Problem::of(&gone));
         };
-        let whole = Whole { data: data.clone(), trailers: kept.trailers };
+        let bodies = &self.0.shared.bodies;
+        let Some(data) = Held::lent(data.clone(), &bodies.answers) else {
+            bodies.requests.refuse();
+            return self.problem(&of_body(ProblemKind::TooManyBodies).detail(NO_ROOM));
+        };
+        let whole = Whole { data, trailers: kept.trailers };
         let (mut head, ()) = Response::new(()).into_parts();
         head.status = kept.status;
         head.headers = kept.headers;

@@ -58,9 +58,12 @@ impl Bodies {
         self
     }
 
-    /// Bytes of answers' bodies that are held at a time (256 MiB), from their first byte until the client of the run has
-    /// taken them. An answer for which there is no room is passed on as it comes and recorded without its body, like one
-    /// over its cap.
+    /// Bytes of answers' bodies that are held at a time (256 MiB), from their first byte until their client has taken them:
+    /// of those that are being recorded, and of the copies of recorded ones, each as a whole.
+    ///
+    /// An answer for which there is no room is passed on as it comes and recorded without its body, like one over its cap.
+    /// A copy for which there is none gets 503 `too-many-bodies`, and the record stays as it is; a quarter of the room is
+    /// kept from copies. One that is larger than what copies may have is given out while it is the only body held.
     #[must_use]
     pub fn answers(mut self, bytes: usize) -> Self {
         self.answers = Budget::of(bytes);
@@ -103,7 +106,8 @@ pub struct HeldBodies {
     pub requests: usize,
     /// Bytes of answers' bodies.
     pub answers: usize,
-    /// Requests that were refused for want of room, since the start.
+    /// Requests that were refused for want of room for their body, or for the recorded answer they asked for, since the
+    /// start.
     pub requests_refused: u64,
     /// Answers that were recorded without their body for want of room, since the start.
     pub answers_not_kept: u64,
@@ -133,6 +137,14 @@ impl Budget {
 
     fn take(&self, bytes: usize) -> bool {
         let fits = |held: usize| held.checked_add(bytes).filter(|held| *held <= self.limit);
+        self.held.fetch_update(Relaxed, Relaxed, fits).is_ok()
+    }
+
+    /// As [`take`](Self::take), for what can be asked for again: it leaves a quarter to what cannot. Whatever takes more
+    /// than that has the budget to itself.
+    fn lend(&self, bytes: usize) -> bool {
+        let most = self.limit - self.limit / 4;
+        let fits = |held: usize| held.checked_add(bytes).filter(|sum| held == 0 || *sum <= most);
         self.held.fetch_update(Relaxed, Relaxed, fits).is_ok()
     }
 
@@ -167,6 +179,16 @@ impl Held {
         }
         held.get_or_insert_with(|| Box::new(Self { budget: Arc::clone(budget), bytes: 0 })).bytes = bytes;
         true
+    }
+
+    /// The body of a recorded answer for one more client, counted as long as any part of it is there; `None` where there
+    /// is no room. Bytes that several clients share are counted for each: some stores make a copy for each.
+    pub(super) fn lent(data: Bytes, budget: &Arc<Budget>) -> Option<Bytes> {
+        if data.len() <= FREE {
+            return Some(data);
+        }
+        let bytes = data.len().min(budget.limit);
+        budget.lend(bytes).then(|| Box::new(Self { budget: Arc::clone(budget), bytes }).with(data))
     }
 
     /// `data`, counted as long as any part of it is there.

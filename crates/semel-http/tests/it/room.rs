@@ -101,6 +101,86 @@ async fn answers_without_room_are_passed_on_and_recorded_without_their_body() {
     }
 }
 
+/// Each client that asked again and read nothing held the recorded answer once more, and nothing counted it.
+#[tokio::test]
+async fn replays_without_room_are_refused_until_others_have_been_taken_to_their_last_byte() {
+    let (engine, bodies, effects) = (Engine::memory(), Bodies::default().answers(200_000), Effects::default());
+    let counted = effects.clone();
+    let service = guard_within(&bodies, &engine, rule(), move |request: Ask| {
+        counted.happen();
+        let small = request.headers()["idempotency-key"] == "small";
+        async move { answer(201, if small { large().slice(..16 << 10) } else { large() }) }
+    });
+    for key in ["k", "small"] {
+        assert_eq!(send(&service, post(key, "x")).await.became(), "fresh");
+    }
+    let mut unread = Vec::new();
+    for _ in 0..2 {
+        unread.push(service.clone().oneshot(post("k", "x")).await.unwrap());
+    }
+    assert_eq!(bodies.held().answers, 2 * LARGE);
+    let got = send(&service, post("k", "x")).await;
+    assert_eq!((got.status.as_u16(), got.problem()), (503, "too-many-bodies".to_owned()));
+    assert_eq!((got.header("retry-after"), got.became()), ("1", "rejected"));
+    assert_eq!((bodies.held().requests_refused, bodies.held().answers_not_kept), (1, 0));
+    // What is small is not counted, and what has yet to be recorded finds room beside the replays.
+    assert_eq!(send(&service, post("small", "x")).await.became(), "replayed");
+    assert_eq!(send(&service, post("new", "x")).await.became(), "fresh");
+    let mut taken = unread.pop().expect("two are unread").into_body();
+    let frame = taken.frame().await.expect("it has a body").expect("it is whole");
+    assert!(taken.frame().await.is_none());
+    assert_eq!(bodies.held().answers, 2 * LARGE, "the connection has not sent it yet");
+    drop(frame);
+    assert_eq!(bodies.held().answers, LARGE);
+    for key in ["k", "new"] {
+        let got = send(&service, post(key, "x")).await;
+        assert_eq!((got.became(), got.body.len()), ("replayed", LARGE), "{key}");
+    }
+    drop(unread);
+    assert_eq!((bodies.held().answers, bodies.held().answers_not_kept, effects.count()), (0, 0, 3));
+}
+
+#[tokio::test]
+async fn copies_that_waited_for_one_answer_take_room_each() {
+    let (engine, bodies) = (Engine::memory(), Bodies::default().answers(200_000));
+    let (open, gate) = tokio::sync::watch::channel(false);
+    let service = guard_within(&bodies, &engine, rule(), move |_| {
+        let mut gate = gate.clone();
+        async move {
+            gate.wait_for(|open| *open).await.expect("the test opens it");
+            answer(201, large())
+        }
+    });
+    let mut all: Vec<_> = (0..4).map(|_| Box::pin(service.clone().oneshot(post("k", "x")))).collect();
+    for one in &mut all {
+        assert!(one.now_or_never().is_none());
+    }
+    open.send(true).expect("it is waited for");
+    let mut became = Vec::new();
+    let mut unread = Vec::new();
+    for one in all {
+        let got = one.await.expect("an answer");
+        became.push(got.headers()["idempotency-status"].to_str().expect("text").to_owned());
+        unread.push(got);
+    }
+    assert_eq!(became, ["fresh", "waited", "rejected", "rejected"]);
+    assert_eq!(bodies.held().answers, 2 * LARGE);
+}
+
+/// Recorded when more was allowed: it is given to one client after the other.
+#[tokio::test]
+async fn an_answer_larger_than_all_the_room_is_replayed_while_it_is_the_only_one() {
+    let (engine, bodies) = (Engine::memory(), Bodies::default().answers(LARGE / 2));
+    let before = guard(&engine, rule(), |_| async { answer(201, large()) });
+    assert_eq!(send(&before, post("k", "x")).await.became(), "fresh");
+    let service = guard_within(&bodies, &engine, rule(), |_| async { answer(500, "never run") });
+    let unread = service.clone().oneshot(post("k", "x")).await.unwrap();
+    assert_eq!((unread.status().as_u16(), bodies.held().answers), (201, LARGE / 2));
+    assert_eq!(send(&service, post("k", "x")).await.problem(), "too-many-bodies");
+    drop(unread);
+    assert_eq!(send(&service, post("k", "x")).await.body.len(), LARGE);
+}
+
 /// An answer of more frames than lie between recorder and reader.
 fn long() -> Body {
     Body::from_stream(stream::iter((0..400).map(|_| Ok::<_, std::io::Error>(Bytes::from_static(b"0123456789a")))))
