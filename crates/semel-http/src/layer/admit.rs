@@ -106,8 +106,10 @@ pub(super) fn admit(shared: &Arc<Shared>, request: &RequestView<'_>, seen: Seen,
         let target = rule.target.target(request);
         let path = target.split('?').next().unwrap_or_default();
         let (before, path) = path.split_at_checked(rule.target.path_at(&target)).unwrap_or(("", path));
-        // One identity for the spellings of a path: what tells them apart is the fingerprint, and then it is 422.
-        Key::new(&(&*text, request.method.as_str(), before, path::canonical(path)), Display::Masked)
+        let capitals = in_capitals(request.method);
+        let method = capitals.as_ref().unwrap_or(request.method).as_str();
+        // One identity for the spellings of both: what tells them apart is the fingerprint, and then it is 422.
+        Key::new(&(&*text, method, before, path::canonical(path)), Display::Masked)
     } else {
         Key::new(&*text, Display::Masked)
     };
@@ -137,15 +139,51 @@ pub(super) fn of_body(kind: ProblemKind) -> Problem {
     if kind == ProblemKind::TooManyBodies { problem.retry_after(Duration::from_secs(1)) } else { problem }
 }
 
-/// A request with an effect that no rule guards passes only where that is so however its path is read.
+/// A request with an effect that no rule guards passes only where that is so however its path and its method are read.
 fn passes(shared: &Shared, request: &RequestView<'_>, status: Option<Status>) -> Admitted {
+    let bad = |rule: &Rule, detail: &'static str| {
+        refused(shared, rule, request, &Problem::new(ProblemKind::BadRequest).detail(detail))
+    };
     if let RuleSet::Many(rules) = &shared.rules
         && let Some(rule) = rules.otherwise(request)
     {
-        return refused(shared, &rule, request, &Problem::new(ProblemKind::BadRequest).detail(SPELLED));
+        return bad(&rule, SPELLED);
+    }
+    if let Some(method) = in_capitals(request.method)
+        && let Some(rule) = stopping(shared, &RequestView { method: &method, ..*request })
+    {
+        return bad(&rule, SMALL);
     }
     Admitted::Passes(status)
 }
+
+/// The rule that would guard a request, or refuse it.
+#[cold]
+fn stopping(shared: &Shared, request: &RequestView<'_>) -> Option<Arc<Rule>> {
+    if request.method.is_safe() || *request.method == Method::CONNECT {
+        return None;
+    }
+    let stops = |rule: &Arc<Rule>| {
+        let wants_key = rule.missing == MissingKey::Required && rule.methods.contains(request.method);
+        wants_key || !matches!(rule.key.extract(request), Ok(None))
+    };
+    match &shared.rules {
+        RuleSet::One(rule) => Some(Arc::clone(rule)).filter(stops),
+        RuleSet::Many(rules) => rules.find(request).filter(stops).or_else(|| rules.otherwise(request)),
+    }
+}
+
+/// The method as some frameworks read it, where that is another one: methods are told apart by case.
+fn in_capitals(method: &Method) -> Option<Method> {
+    let text = method.as_str();
+    if !text.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        return None;
+    }
+    Method::from_bytes(text.to_ascii_uppercase().as_bytes()).ok()
+}
+
+const SMALL: &str = "This method can be read as the one that is written in capitals, which is guarded; nothing was run. Send \
+                     the method in capitals.";
 
 const SPELLED: &str = "This path can be read as another one, which is guarded; nothing was run. Send the path exactly as \
                        the service publishes it.";

@@ -83,6 +83,44 @@ async fn a_missing_key_is_refused_or_passes_as_the_rule_says() {
     assert_eq!((got.status.as_u16(), got.became(), &*got.body), (200, "bypassed", &b"- - - - false"[..]));
 }
 
+/// `post` is a method of its own, and a service that writes methods in capitals takes it for POST.
+#[tokio::test]
+async fn a_method_in_small_letters_does_not_pass_where_it_would_not_in_capitals() {
+    let engine = Engine::memory();
+    let one = mirror(&engine, rule());
+    let orders = Arc::new(rule().named("orders").build().unwrap());
+    let inner = service_fn(|_: Ask| async { Ok::<_, std::convert::Infallible>(answer(200, "")) });
+    // As a file has it: a rule for one method, found by it alone.
+    let found = GuardLayer::routed(engine.clone(), move |request: &RequestView<'_>| {
+        (request.method == Method::POST && request.uri.path() == "/orders").then(|| Arc::clone(&orders))
+    })
+    .layer(inner);
+    let ask = |method: &str, path: &str, key: bool| {
+        let mut request = post("k", "x");
+        if !key {
+            request.headers_mut().remove("idempotency-key");
+        }
+        *request.method_mut() = method.parse().unwrap();
+        *request.uri_mut() = path.parse().unwrap();
+        request
+    };
+    for method in ["post", "pOST", "Post", "POSt"] {
+        let bare = send(&one, ask(method, "/orders", false)).await;
+        assert_eq!((bare.status.as_u16(), bare.problem(), bare.became()), (400, "bad-request".to_owned(), "rejected"));
+        for key in [false, true] {
+            let got = send(&found, ask(method, "/orders", key)).await;
+            assert_eq!((got.status.as_u16(), got.problem()), (400, "bad-request".to_owned()), "{method} {key}");
+            let got = send(&found, ask(method, "/other", key)).await;
+            assert_eq!(got.status, 200, "{method} {key}");
+        }
+    }
+    // In capitals these pass, too.
+    for method in ["get", "connect", "delete", "purge"] {
+        assert_eq!(send(&one, ask(method, "/orders", false)).await.became(), "bypassed", "{method}");
+        assert_eq!(send(&found, ask(method, "/orders", false)).await.status, 200, "{method}");
+    }
+}
+
 #[tokio::test]
 async fn the_service_sees_the_grant_and_never_what_a_client_made_up() {
     let engine = Engine::memory();

@@ -55,6 +55,24 @@ async fn the_same_key_with_another_body_path_query_or_method_is_refused_and_noth
     assert_eq!(effects.count(), 1);
 }
 
+/// Two spellings of one method are one identity, as those of a path are: the second copy is refused, not run.
+#[tokio::test]
+async fn per_route_a_method_in_small_letters_is_no_other_intent() {
+    let (engine, effects) = (Engine::memory(), Effects::default());
+    let counted = effects.clone();
+    let service = guard(&engine, rule().per_route().every_method(), move |_| {
+        counted.happen();
+        async { answer(201, "") }
+    });
+    assert_eq!(send(&service, post("k", "x")).await.became(), "fresh");
+    for method in ["post", "pOST"] {
+        let mut copy = post("k", "x");
+        *copy.method_mut() = method.parse().unwrap();
+        assert_eq!(send(&service, copy).await.problem(), "key-reused", "{method}");
+    }
+    assert_eq!(effects.count(), 1);
+}
+
 #[tokio::test]
 async fn per_route_the_same_key_elsewhere_is_another_intent() {
     let (engine, effects) = (Engine::memory(), Effects::default());
