@@ -108,6 +108,25 @@ async fn no_spelling_of_a_guarded_path_passes_it_by() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn no_spelling_of_a_method_passes_a_rule_by() {
+    let (upstream, gateway) = shop(ORDERS).await;
+    for method in ["post", "pOST", "Post"] {
+        for path in ["/orders", "//orders", "/Orders"] {
+            let answer = Ask::new(method, path).body("").send(gateway.http).await;
+            assert_eq!(refused(&answer), (BAD.0, BAD.1.into()), "{method} {path}: {answer:?}");
+        }
+    }
+    assert_eq!(upstream.count(), 0);
+    // Without rules a key guards every method but the safe ones: a copy in another spelling is refused, not run.
+    let (upstream, gateway) = shop("").await;
+    for (method, status) in [("POST", 200), ("post", 422), ("pOST", 422)] {
+        let answer = Ask::new(method, "/orders").key("k").body("").send(gateway.http).await;
+        assert_eq!(answer.status, status, "{method}: {answer:?}");
+    }
+    assert_eq!(upstream.count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_spelling_of_a_guarded_path_passes() {
     let (upstream, gateway) = shop(ORDERS).await;
     for path in ["/elsewhere", "/orders/7", "/orders/x/../7", "/a%2Fb", "/a;b=1", "//x", "/caf%C3%A9", "/orders.json"] {
