@@ -22,6 +22,8 @@ pub static SEMEL_ATTEMPT: HeaderName = HeaderName::from_static("semel-attempt");
 pub static SEMEL_UNGUARDED: HeaderName = HeaderName::from_static("semel-unguarded");
 /// From the service behind: `keep`, `release` or `unknown`. Wins over the outcome table and is stripped.
 pub static SEMEL_OUTCOME: HeaderName = HeaderName::from_static("semel-outcome");
+/// The mark of a gateway's probe, which the gateway answers itself: no service sees it.
+pub static SEMEL_PROBE: HeaderName = HeaderName::from_static("semel-probe");
 /// The request id that most stacks send.
 pub static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub(crate) static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");

@@ -14,7 +14,10 @@ use semel_core::{
 
 use super::{RuleSet, Shared, early::Ahead, seen::Seen};
 use crate::{
-    names::{IDEMPOTENCY_KEY, SEMEL_ATTEMPT, SEMEL_FENCE, SEMEL_IDENTITY, SEMEL_UNGUARDED, Status},
+    names::{
+        IDEMPOTENCY_KEY, SEMEL_ATTEMPT, SEMEL_FENCE, SEMEL_IDENTITY, SEMEL_OUTCOME, SEMEL_PROBE, SEMEL_UNGUARDED,
+        Status,
+    },
     path,
     principal::PrincipalError,
     problem::{Asker, Problem, ProblemKind},
@@ -58,6 +61,8 @@ pub(super) fn strip(headers: &mut HeaderMap) {
     headers.remove(&SEMEL_FENCE);
     headers.remove(&SEMEL_ATTEMPT);
     headers.remove(&SEMEL_UNGUARDED);
+    headers.remove(&SEMEL_OUTCOME);
+    headers.remove(&SEMEL_PROBE);
 }
 
 /// `least` is the least length of the body, as far as it is known.

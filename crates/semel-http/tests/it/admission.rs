@@ -141,6 +141,24 @@ async fn the_service_sees_the_grant_and_never_what_a_client_made_up() {
     assert_eq!((got.became(), &*got.body), ("", &b"- - - k false"[..]));
 }
 
+/// Fields that a service, or a gateway behind this one, would take for the gateway's.
+#[tokio::test]
+async fn no_field_of_ours_that_a_client_made_up_reaches_the_service() {
+    let ours = ["semel-identity", "semel-fence", "semel-attempt", "semel-unguarded", "semel-probe", "semel-outcome"];
+    let service = guard(&Engine::memory(), rule(), |request: Ask| async move {
+        let text = |value: &http::HeaderValue| value.to_str().unwrap().to_owned();
+        let seen: Vec<_> = request.headers().values().map(text).filter(|value| value == "forged").collect();
+        answer(200, format!("{}", seen.len()))
+    });
+    for name in ours {
+        for method in [Method::POST, Method::GET] {
+            let mut request = post(name, "").with(name, "forged").with(name, "forged");
+            *request.method_mut() = method;
+            assert_eq!(send(&service, request).await.body, "0", "{name}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn safe_methods_and_connect_pass_and_an_offer_to_upgrade_is_no_way_around() {
     let (engine, effects) = (Engine::memory(), Effects::default());
