@@ -114,8 +114,8 @@ pub(crate) trait Disk: Send + Sync + 'static {
     /// Whether a batch without changes would let it give up space.
     fn wants_write(&self) -> bool;
 
-    /// How many bytes may be written that nobody wants written, to make room; from now on.
-    fn spare(&self, bytes: u64);
+    /// From now on: how many bytes may be written that nobody wants written, to make room, and whether it is short.
+    fn room(&self, spare: u64, is_short: bool);
 
     /// Has `news` called, from a thread of the disk's own, when it has given up space, or
     /// [`wants_write`](Self::wants_write) begins to hold without a call from outside.

@@ -160,7 +160,7 @@ impl Disk for Faulty {
         false
     }
 
-    fn spare(&self, _bytes: u64) {}
+    fn room(&self, _spare: u64, _is_short: bool) {}
 
     fn tell(&self, news: Box<dyn Fn() + Send + Sync>) {
         drop(news);

@@ -277,8 +277,8 @@ impl Disk for Journal {
         self.inner.has_moves() || self.inner.oldest(&tail) != tail.oldest
     }
 
-    fn spare(&self, bytes: u64) {
-        self.inner.tidying.spare(bytes);
+    fn room(&self, spare: u64, is_short: bool) {
+        self.inner.tidying.room(spare, is_short);
     }
 
     fn tell(&self, news: Box<dyn Fn() + Send + Sync>) {

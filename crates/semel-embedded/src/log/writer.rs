@@ -52,7 +52,7 @@ impl Writer<'_> {
     /// Nothing is to be written: looks whether there is room, and sees to more of it.
     fn look(&mut self) -> Result<(), DiskError> {
         self.shared.space.look(self.disk.size());
-        self.disk.spare(self.shared.space.spare());
+        self.tell_room();
         self.reclaim.while_idle(self.shared, self.disk);
         // All that it removes first, so that a run of segments is given up with one sync.
         if self.reclaim.is_under_way() || !self.disk.wants_write() {
@@ -107,8 +107,12 @@ impl Writer<'_> {
         Ok(())
     }
 
+    fn tell_room(&self) {
+        self.disk.room(self.shared.space.spare(), self.shared.space.is_pressed());
+    }
+
     fn write(&mut self, changes: &[&Change]) -> Result<(), DiskError> {
-        self.disk.spare(self.shared.space.spare());
+        self.tell_room();
         let mark = Mark { time: self.shared.clock.now(), batch: self.mark.batch + 1, synced: self.mark.synced };
         self.disk.write(changes, mark)?;
         self.mark = mark;

@@ -279,3 +279,30 @@ fn records_that_ended_go_before_a_claim_is_refused_for_want_of_room() {
     let _granted = claim(&store, &ask(100, 0));
     gives_room_back(&disk);
 }
+
+/// Up to four segments more than twice what counts may lie around. Where room was short as well: a few small records with
+/// an unknown outcome, one in each, held them for days, and every new key was refused.
+#[test]
+fn a_few_records_that_live_on_hold_no_segments_while_room_is_short() {
+    let (disk, clock) = (SmallDisk::mount(64 * MIB), ManualClock::new());
+    let env = Env { clock: Arc::new(clock.clone()), ..Env::system() };
+    let dir = disk.dir.path().join("data");
+    let store = EmbeddedStore::open(&dir, &env, &Options { segment: 4 * MIB, ..options() }).unwrap();
+    let _running: Vec<_> = (0..5)
+        .map(|n| {
+            (0..12).for_each(|i| settle(&store, &claim(&store, &ask(1_000 + n * 12 + i, 0)), 300_000));
+            claim(&store, &ask(n, 0))
+        })
+        .collect();
+    assert_eq!(segments(&disk), 5);
+    disk.fill(6 * MIB);
+    refuses_claims(&store, 100);
+    clock.advance(HOUR + HOUR / 2);
+    takes_claims(&store, 200);
+    assert!(segments(&disk) < 5);
+    drop(store);
+    let store = EmbeddedStore::open(&dir, &env, &options()).unwrap();
+    for n in 0..5 {
+        assert_eq!(record(&store, n).unwrap().state, StateCode::InFlight, "{n}");
+    }
+}

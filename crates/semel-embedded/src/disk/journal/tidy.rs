@@ -16,7 +16,7 @@ use super::{
     segment::Segment,
 };
 
-/// How many segments more than twice what counts may lie around.
+/// How many segments more than twice what counts may lie around, unless room is short.
 pub(super) const SLACK: u64 = 4;
 
 /// How long after the first note that a power cut would take the notes are synced, about.
@@ -47,6 +47,7 @@ struct State {
     free_below: u32,
     /// How much may be copied to the end; `None` for any amount.
     spare: Option<u64>,
+    is_short: bool,
     moves: VecDeque<Move>,
     /// The segment that is being emptied, and its notes that were not looked at.
     emptying: Option<(u32, std::vec::IntoIter<Note>)>,
@@ -68,9 +69,16 @@ impl Tidying {
         let _ = self.news.set(news);
     }
 
-    /// See [`Disk::spare`](crate::disk::Disk::spare).
-    pub(super) fn spare(&self, bytes: u64) {
-        self.state.lock().spare = Some(bytes);
+    /// See [`Disk::room`](crate::disk::Disk::room).
+    pub(super) fn room(&self, spare: u64, is_short: bool) {
+        let mut state = self.state.lock();
+        state.spare = Some(spare);
+        if is_short && !state.is_short {
+            // More is wasteful now.
+            state.wake = true;
+            self.changed.notify_one();
+        }
+        state.is_short = is_short;
     }
 
     /// About `bytes` of what moves. When the last of it is taken, the tidier sees to more.
@@ -186,7 +194,8 @@ impl Inner {
     fn is_wasteful(&self, full: &[Arc<Segment>]) -> bool {
         let taken: u64 = full.iter().map(|s| s.len()).sum();
         let counts: u64 = full.iter().map(|s| s.live()).sum();
-        taken > 2 * counts + SLACK * self.sizes.segment
+        let slack = if self.tidying.state.lock().is_short { 0 } else { SLACK * self.sizes.segment };
+        taken > 2 * counts + slack
     }
 
     /// Makes ready what of the oldest segment moves to the end next.
