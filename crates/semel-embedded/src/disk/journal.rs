@@ -274,7 +274,7 @@ impl Disk for Journal {
 
     fn wants_write(&self) -> bool {
         let tail = self.inner.tail.lock();
-        self.inner.has_moves() || self.inner.oldest(&tail) != tail.oldest
+        self.inner.has_moves() || self.inner.oldest(&tail) != tail.oldest || self.inner.leaves(&tail.segment)
     }
 
     fn room(&self, spare: u64, is_short: bool) {
@@ -322,7 +322,8 @@ impl Inner {
             tail.notes.push(Note::of(&change.digest, place(from, tail.buffer.len())?, change.to.as_ref()));
         }
         let len = tail.buffer.len() as u64;
-        if tail.at + len > self.sizes.segment && tail.at > SegmentHead::LEN as u64 {
+        let is_full = tail.at + len > self.sizes.segment && tail.at > SegmentHead::LEN as u64;
+        if is_full || self.leaves(&tail.segment) {
             self.begin_segment(tail)?;
         }
         let start = u32::try_from(tail.at).map_err(|_| too_large())?;
@@ -331,7 +332,7 @@ impl Inner {
         let entries = u32::try_from(tail.notes.len()).map_err(|_| too_large())?;
         BatchHead::put(&mut tail.buffer, mark, tail.segment.number, tail.oldest, entries);
         BatchHead::seal(&mut tail.buffer, self.manifest.seal(), start);
-        tail.write_zeros(len, self.sizes);
+        tail.write_zeros(len, self.ahead());
         tail.segment.file.write_all_at(&tail.buffer, tail.at)?;
         tail.at += len;
         tail.mark = mark;
@@ -407,15 +408,14 @@ impl Inner {
 impl Tail {
     /// Sees to it that a batch of `len` bytes goes into blocks that are there. Where there is no room for zeros, there may
     /// still be room for the batch.
-    fn write_zeros(&mut self, len: u64, sizes: Sizes) {
+    fn write_zeros(&mut self, len: u64, ahead: u64) {
         let end = self.at + len;
-        if end <= self.zeroed || sizes.ahead == 0 {
+        if end <= self.zeroed || ahead == 0 {
             return;
         }
-        let ahead = usize::try_from(sizes.ahead).unwrap_or(0);
-        self.zeros.resize(ahead, 0);
+        self.zeros.resize(usize::try_from(ahead).unwrap_or(0), 0);
         match self.segment.file.write_all_at(&self.zeros, end) {
-            Ok(()) => self.zeroed = end + sizes.ahead,
+            Ok(()) => self.zeroed = end + ahead,
             Err(e) => tracing::debug!(error = %e, "no zeros ahead of the journal"),
         }
     }

@@ -215,6 +215,14 @@ impl Segment {
         Ok(())
     }
 
+    /// How large its summary is, at most.
+    pub(super) fn summary_len(&self) -> u64 {
+        match &*self.notes.lock() {
+            Notes::Here { notes, .. } => (SummaryHead::LEN + notes.len() * Note::LEN) as u64,
+            Notes::There(_) => 0,
+        }
+    }
+
     pub(super) fn summary_path(&self) -> PathBuf {
         self.path.with_extension("sum")
     }

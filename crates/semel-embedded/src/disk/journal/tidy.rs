@@ -19,6 +19,11 @@ use super::{
 /// How many segments more than twice what counts may lie around, unless room is short.
 pub(super) const SLACK: u64 = 4;
 
+/// Which part of a segment has to be worth nothing for the newest one to be left, and how many bytes of it: always more than
+/// a segment is begun with, so that leaving one comes to an end.
+const LEFT_FROM: u64 = 8;
+const LEFT_FROM_BYTES: u64 = 16 << 10;
+
 /// How long after the first note that a power cut would take the notes are synced, about.
 const NOTES_SYNCED_WITHIN: Duration = Duration::from_secs(1);
 
@@ -106,6 +111,32 @@ impl Inner {
         let oldest = self.segments.read().first_key_value().map_or(0, |(_, s)| s.live());
         let state = self.tidying.state.lock();
         !state.moves.is_empty() && state.spare.is_none_or(|spare| oldest <= spare)
+    }
+
+    /// Whether the newest segment is left before it is full, so that it can be given up: room is short, and most of it is
+    /// worth nothing. Not while older ones are to be given up, which may be enough. What it takes, a summary, zeros and the
+    /// copy of what lives on, has to fit.
+    pub(super) fn leaves(&self, newest: &Segment) -> bool {
+        let (len, live) = (newest.len(), newest.live());
+        if len < 2 * live + (self.sizes.segment / LEFT_FROM).max(LEFT_FROM_BYTES) {
+            return false;
+        }
+        let older: Vec<_> = self.segments.read().range(..newest.number).map(|(_, s)| Arc::clone(s)).collect();
+        if self.is_wasteful(&older) {
+            return false;
+        }
+        let takes = self.sizes.ahead + newest.summary_len() + live;
+        let state = self.tidying.state.lock();
+        state.is_short && state.spare.is_some_and(|spare| takes <= spare)
+    }
+
+    /// How far zeros are written ahead, now.
+    pub(super) fn ahead(&self) -> u64 {
+        let state = self.tidying.state.lock();
+        match state.spare {
+            Some(spare) if state.is_short => self.sizes.ahead.min(spare / 4),
+            _ => self.sizes.ahead,
+        }
     }
 
     /// No segment below `oldest` is needed any more, and that is synced.
