@@ -208,7 +208,7 @@ start_mariadb() {
   mariadb-install-db --no-defaults --datadir="$dir/mariadb" --auth-root-authentication-method=normal "${as[@]}" \
     >"$dir/mariadb-install.log" 2>&1 || die "mariadb-install-db failed"
   mariadbd --no-defaults --datadir="$dir/mariadb" --socket="$dir/mariadb.sock" --bind-address=127.0.0.1 \
-    --port="$mariadb_server_port" --innodb-buffer-pool-size=256M --innodb-log-file-size=512M "${as[@]}" >"$dir/mariadb.log" 2>&1 &
+    --port="$mariadb_server_port" --innodb-buffer-pool-size="${mariadb_pool:-256M}" --innodb-log-file-size=512M "${as[@]}" >"$dir/mariadb.log" 2>&1 &
   mariadb_server_pid=$!
   pids+=("$mariadb_server_pid")
   wait_for "$mariadb_server_port" "$mariadb_server_pid"
