@@ -15,6 +15,7 @@ pub mod fingerprint;
 pub mod identity;
 mod ids;
 pub mod judge;
+pub mod lanes;
 pub mod observe;
 mod pinned;
 pub mod policy;

@@ -1,10 +1,8 @@
 //! What a rule wants of the engine: how long things last and what duplicates get.
 
-use std::{
-    fmt,
-    sync::{Arc, atomic::AtomicUsize},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
+
+use crate::lanes::Places;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -46,7 +44,7 @@ pub struct Policy {
     name: Arc<str>,
     values: Values,
     /// Work of this rule that is running now.
-    pub(crate) running: AtomicUsize,
+    pub(crate) running: Places,
 }
 
 #[derive(Clone, Debug)]
@@ -309,7 +307,7 @@ impl PolicyBuilder {
         if v.max_attempts == 0 || v.max_running == 0 {
             return refuse("max_attempts, max_running", "zero would refuse everything".into());
         }
-        Ok(Arc::new(Policy { name: self.name, values: v, running: AtomicUsize::new(0) }))
+        Ok(Arc::new(Policy { name: self.name, values: v, running: Places::default() }))
     }
 }
 

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -12,12 +12,15 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{Inner, lease::Lease};
-use crate::identity::ScopeTag;
+use crate::{
+    identity::ScopeTag,
+    lanes::{Open, Places},
+};
 
 /// Counts of this process.
 #[derive(Default)]
 pub(super) struct Bounds {
-    running: AtomicUsize,
+    running: Places,
     scopes: Mutex<HashMap<ScopeTag, usize>>,
     /// Everything a drain waits for: running work, open settlements, claims to take back.
     active: Arc<Active>,
@@ -27,17 +30,21 @@ pub(super) struct Bounds {
 
 #[derive(Default)]
 struct Active {
-    count: AtomicUsize,
+    open: Open,
+    /// Somebody waits for the end of all, or did.
+    is_awaited: AtomicBool,
     idle: Notify,
 }
 
 impl Active {
     fn begin(&self) {
-        self.count.fetch_add(1, Ordering::AcqRel);
+        self.open.begin();
     }
 
     fn end(&self) {
-        if self.count.fetch_sub(1, Ordering::AcqRel) == 1 {
+        self.open.end();
+        // Counted first: either the end is seen by whoever begins to wait, or that one is seen here.
+        if self.is_awaited.load(Ordering::SeqCst) && self.open.count() == 0 {
             self.idle.notify_waiters();
         }
     }
@@ -45,11 +52,11 @@ impl Active {
 
 impl Bounds {
     pub(super) fn running(&self) -> usize {
-        self.running.load(Ordering::Relaxed)
+        self.running.taken()
     }
 
     pub(super) fn active(&self) -> usize {
-        self.active.count.load(Ordering::Acquire)
+        self.active.open.count()
     }
 
     pub(super) fn count_cut(&self) {
@@ -62,6 +69,7 @@ impl Bounds {
 
     /// Resolves when nothing is active.
     pub(super) async fn idle(&self) {
+        self.active.is_awaited.store(true, Ordering::SeqCst);
         loop {
             let mut idle = std::pin::pin!(self.active.idle.notified());
             idle.as_mut().enable();
@@ -107,11 +115,11 @@ impl Hold {
     /// Takes a place for work of the claim's policy and scope; `false` where one of the three bounds is reached.
     pub(super) fn sit_down(&mut self) -> bool {
         let (bounds, limits, policy) = (&self.inner.bounds, &self.inner.limits, &self.lease.policy);
-        if !take_one(&bounds.running, limits.running) {
+        if !bounds.running.take(limits.running) {
             return false;
         }
-        if !take_one(&policy.running, policy.max_running()) {
-            bounds.running.fetch_sub(1, Ordering::AcqRel);
+        if !policy.running.take(policy.max_running()) {
+            bounds.running.give_back();
             return false;
         }
         let scope = self.lease.scope;
@@ -120,8 +128,8 @@ impl Hold {
             let count = scopes.entry(scope).or_insert(0);
             if *count >= limits.running_per_scope {
                 drop(scopes);
-                bounds.running.fetch_sub(1, Ordering::AcqRel);
-                policy.running.fetch_sub(1, Ordering::AcqRel);
+                bounds.running.give_back();
+                policy.running.give_back();
                 return false;
             }
             *count += 1;
@@ -135,8 +143,8 @@ impl Hold {
         if !std::mem::take(&mut self.is_seated) {
             return;
         }
-        self.inner.bounds.running.fetch_sub(1, Ordering::AcqRel);
-        self.lease.policy.running.fetch_sub(1, Ordering::AcqRel);
+        self.inner.bounds.running.give_back();
+        self.lease.policy.running.give_back();
         if self.lease.scope != ScopeTag::SHARED {
             leave(&mut self.inner.bounds.scopes.lock(), self.lease.scope);
         }

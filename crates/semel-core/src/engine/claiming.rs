@@ -85,6 +85,9 @@ pub(super) struct StoreClock(AtomicI64);
 
 const UNKNOWN: i64 = i64::MIN;
 
+/// What is no news: far less than any time that a claim is of use for.
+const SAME_MICROS: u64 = 200;
+
 impl Default for StoreClock {
     fn default() -> Self {
         Self(AtomicI64::new(UNKNOWN))
@@ -94,7 +97,11 @@ impl Default for StoreClock {
 impl StoreClock {
     /// A call sent at `sent` was answered with the store's `now`.
     pub(super) fn saw(&self, sent: Tick, now: StoreTime) {
-        self.0.store(now.as_micros().saturating_sub(micros(sent)), Ordering::Relaxed);
+        let (offset, before) = (now.as_micros().saturating_sub(micros(sent)), self.0.load(Ordering::Relaxed));
+        // Written only where it says something new: all threads read it with each claim.
+        if before == UNKNOWN || offset.abs_diff(before) > SAME_MICROS {
+            self.0.store(offset, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn at(&self, tick: Tick) -> Option<StoreTime> {

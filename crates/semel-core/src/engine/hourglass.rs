@@ -13,7 +13,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Waker},
     time::Duration,
@@ -24,17 +24,15 @@ use tokio::sync::Notify;
 
 use crate::{
     env::{BoxFuture, Env, Tick},
+    lanes::{Lane as Number, Lanes},
     store::{Did, Pending, StoreError},
 };
-
-/// Threads share a lane when there are more of them.
-const LANES: usize = 16;
 
 pub(super) struct Hourglass {
     env: Env,
     /// How long most wait.
     usual: Duration,
-    lanes: [Lane; LANES],
+    lanes: Lanes<Lane>,
     is_closed: AtomicBool,
 }
 
@@ -117,7 +115,7 @@ impl Hourglass {
     }
 
     /// Starts the task of a lane; `false` where it cannot be started here.
-    fn watch(self: &Arc<Self>, lane: usize) -> bool {
+    fn watch(self: &Arc<Self>, lane: Number) -> bool {
         if self.lanes[lane].is_watched.swap(true, Ordering::AcqRel) {
             return true;
         }
@@ -148,7 +146,7 @@ async fn watch(watcher: Watcher) {
 /// Says that the task is gone, so that others start another: it dies with the runtime it began in.
 struct Watcher {
     glass: Arc<Hourglass>,
-    lane: usize,
+    lane: Number,
 }
 
 impl Drop for Watcher {
@@ -206,7 +204,7 @@ pub(super) struct Timeout {
 enum At {
     Door,
     Place {
-        lane: usize,
+        lane: Number,
         place: usize,
     },
     /// There is nowhere to run the task.
@@ -220,7 +218,7 @@ impl Future for Timeout {
         let this = self.get_mut();
         let (lane, is_early) = match &mut this.at {
             At::Door => {
-                let lane = lane_of_this_thread();
+                let lane = Number::here();
                 let (place, is_early) = this.glass.lanes[lane].room.lock().take(this.until, cx.waker().clone());
                 this.at = At::Place { lane, place };
                 (lane, is_early)
@@ -291,12 +289,4 @@ impl<T> Future for Bound<'_, T> {
         }
         Pin::new(&mut this.over).poll(cx).map(|()| Err(StoreError::unavailable(Did::Unknown)))
     }
-}
-
-fn lane_of_this_thread() -> usize {
-    static THREADS: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static LANE: usize = THREADS.fetch_add(1, Ordering::Relaxed) % LANES;
-    }
-    LANE.with(|lane| *lane)
 }

@@ -2,8 +2,8 @@
 
 use std::{
     sync::{
-        Arc, Weak,
-        atomic::{AtomicBool, Ordering},
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -21,6 +21,7 @@ use super::{
 use crate::{
     env::Tick,
     ids::{Owner, first_eight},
+    lanes::Lanes,
     observe::{Event, StoreCall, What},
     record::{Record, StateCode},
     store::{Claim, Renewal, Renewed},
@@ -29,20 +30,29 @@ use crate::{
 /// How many leases one call renews at most.
 const BATCH: usize = 512;
 
-#[derive(Default)]
 pub(super) struct Keeper {
-    held: Mutex<Held>,
+    held: Lanes<Mutex<Held>>,
+    /// When the keeper means to wake, in nanoseconds since boot; `u64::MAX` while it sleeps until it is woken, and while
+    /// it makes up its mind.
+    next: AtomicU64,
     wake: Notify,
     is_running: AtomicBool,
     is_closed: AtomicBool,
 }
 
-#[derive(Default)]
-struct Held {
-    /// By owner; owners are random, so their leading bytes are their hash.
-    leases: HashTable<Arc<Lease>>,
-    /// When the keeper means to wake; `None` while it sleeps until it is woken.
-    next: Option<Tick>,
+/// By owner; owners are random, so their leading bytes are their hash.
+type Held = HashTable<Arc<Lease>>;
+
+impl Default for Keeper {
+    fn default() -> Self {
+        Self {
+            held: Lanes::default(),
+            next: AtomicU64::new(u64::MAX),
+            wake: Notify::new(),
+            is_running: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+        }
+    }
 }
 
 impl Keeper {
@@ -50,22 +60,20 @@ impl Keeper {
     pub(super) fn keep(inner: &Arc<Inner>, lease: &Arc<Lease>) {
         let keeper = &inner.keeper;
         let look = lease.next_look();
-        let too_late = {
-            let mut held = keeper.held.lock();
-            held.leases.insert_unique(hash(lease.owner()), Arc::clone(lease), |l| hash(l.owner()));
-            held.next.is_none_or(|next| look < next)
-        };
-        if !keeper.is_running.swap(true, Ordering::AcqRel) {
+        keeper.held[lease.lane].lock().insert_unique(hash(lease.owner()), Arc::clone(lease), |l| hash(l.owner()));
+        // After that: either a keeper that makes its plan finds the lease, or it is seen here to be making one.
+        let is_early = look.as_nanos() < keeper.next.load(Ordering::Acquire);
+        if !keeper.is_running.load(Ordering::Acquire) && !keeper.is_running.swap(true, Ordering::AcqRel) {
             start(inner);
-        } else if too_late {
+        } else if is_early {
             keeper.wake.notify_one();
         }
     }
 
     /// Keeps `lease` no longer: its claim is about to be settled.
     pub(super) fn drop_lease(&self, lease: &Lease) {
-        let mut held = self.held.lock();
-        if let Ok(entry) = held.leases.find_entry(hash(lease.owner()), |l| std::ptr::eq(Arc::as_ptr(l), lease)) {
+        let mut held = self.held[lease.lane].lock();
+        if let Ok(entry) = held.find_entry(hash(lease.owner()), |l| std::ptr::eq(Arc::as_ptr(l), lease)) {
             entry.remove();
         }
     }
@@ -76,13 +84,19 @@ impl Keeper {
         self.wake.notify_one();
     }
 
-    /// Decides when to wake next, under the lock that newcomers look under.
+    /// Decides when to wake next.
     fn plan(&self) -> Option<Tick> {
-        let mut held = self.held.lock();
-        // Past max_hold the store moves no lease any more; a caller that goes on holds nothing.
-        held.leases.retain(|l| !(l.is_overheld.load(Ordering::Acquire) && l.is_lost.load(Ordering::Acquire)));
-        held.next = held.leases.iter().map(|l| l.next_look()).min();
-        held.next
+        // Before any lane is looked at: a lease that comes into one that was looked at already wakes the keeper.
+        self.next.store(u64::MAX, Ordering::Release);
+        let first = |held: &Mutex<Held>| {
+            let mut held = held.lock();
+            // Past max_hold the store moves no lease any more; a caller that goes on holds nothing.
+            held.retain(|l| !(l.is_overheld.load(Ordering::Acquire) && l.is_lost.load(Ordering::Acquire)));
+            held.iter().map(|l| l.next_look()).min()
+        };
+        let next = self.held.iter().filter_map(first).min()?;
+        self.next.store(next.as_nanos(), Ordering::Release);
+        Some(next)
     }
 }
 
@@ -91,7 +105,7 @@ fn hash(owner: Owner) -> u64 {
 }
 
 fn start(inner: &Arc<Inner>) {
-    let (keeper, weak, env) = (Arc::clone(&inner.keeper), Arc::downgrade(inner), inner.env.clone());
+    let (keeper, weak, env) = (Arc::clone(&inner.keeper), inner.downgrade(), inner.env.clone());
     let alive = Alive(Arc::clone(&keeper));
     let task = async move {
         let _alive = alive;
@@ -109,7 +123,7 @@ fn start(inner: &Arc<Inner>) {
             if keeper.is_closed.load(Ordering::Acquire) {
                 return;
             }
-            let Some(inner) = Weak::upgrade(&weak) else { return };
+            let Some(inner) = Inner::upgrade(&weak) else { return };
             look(&inner);
         }
     };
@@ -130,7 +144,7 @@ impl Drop for Alive {
 fn look(inner: &Arc<Inner>) {
     let now = inner.now();
     let (mut told, mut due) = (Vec::new(), Vec::new());
-    for lease in inner.keeper.held.lock().leases.iter() {
+    let mut see = |lease: &Arc<Lease>| {
         if lease.deadline() <= now && !lease.is_lost.load(Ordering::Acquire) {
             match lease.unguarded {
                 None => told.push((Arc::clone(lease), What::LeaseOverdue)),
@@ -148,6 +162,9 @@ fn look(inner: &Arc<Inner>) {
             // Whoever settles it has taken the claim out; then there is nothing to renew.
             due.extend(lease.borrow().map(|borrowed| (inner.store.part(lease.identity()), borrowed)));
         }
+    };
+    for held in inner.keeper.held.iter() {
+        held.lock().iter().for_each(&mut see);
     }
     for (lease, what) in told {
         match what {

@@ -21,6 +21,7 @@ use crate::{
     fingerprint::Fingerprint,
     identity::{Identity, ScopeTag},
     ids::{Fence, Owner},
+    lanes::Lane,
     policy::Policy,
     store::{Ask, Claim},
 };
@@ -37,6 +38,8 @@ pub(crate) struct Lease {
     pub(super) attempt: u32,
     pub(super) policy: Arc<Policy>,
     pub(super) scope: ScopeTag,
+    /// Where the keeper has it.
+    pub(super) lane: Lane,
     pub(super) granted_at: Tick,
     /// When `max_hold` is over.
     pub(super) hold_until: Tick,
@@ -78,6 +81,7 @@ impl Lease {
             fence: claim.fence(),
             attempt: claim.attempt(),
             scope,
+            lane: Lane::here(),
             granted_at: sent,
             hold_until: sent + policy.max_hold(),
             clock: Arc::clone(&env.clock),

@@ -35,7 +35,13 @@ pub use grant::Grant;
 pub use open::OpenReason;
 pub use tier::{Local, TierConfig};
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    future::Future,
+    ops::Deref,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use self::{
     bounds::Bounds,
@@ -79,7 +85,18 @@ use crate::{
 #[derive(Clone)]
 pub struct Engine(pub(crate) Arc<Inner>);
 
-pub(crate) struct Inner {
+/// A handle of what all handles share, with a count of references of its own; see [`Engine::apart`].
+pub(crate) struct Inner(Arc<Shared>);
+
+impl Deref for Inner {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+pub(crate) struct Shared {
     store: Arc<dyn Store>,
     facts: StoreFacts,
     env: Env,
@@ -168,6 +185,13 @@ impl Engine {
             times: Times::default(),
             tier: TierConfig::default(),
         }
+    }
+
+    /// The same engine, with a count of references of its own. Each call counts up and down some of them, and threads that
+    /// share a count take it from each other: a server with a runtime for each processor gives each its own handle.
+    #[must_use]
+    pub fn apart(&self) -> Self {
+        Self(Arc::new(Inner(Arc::clone(&self.0.0))))
     }
 
     /// The deployment's secret, for identities and fingerprints.
@@ -371,7 +395,7 @@ impl EngineBuilder {
             let changes: Arc<dyn Changes> = Arc::clone(&tier) as _;
             self.store.tell_changes(Arc::downgrade(&changes));
         }
-        Engine(Arc::new(Inner {
+        let shared = Shared {
             facts,
             tier,
             breaker: Breaker::new(facts.shared),
@@ -387,7 +411,8 @@ impl EngineBuilder {
             observers: self.observers,
             limits: self.limits,
             times: self.times,
-        }))
+        };
+        Engine(Arc::new(Inner(Arc::new(shared))))
     }
 }
 
@@ -398,6 +423,15 @@ impl fmt::Debug for EngineBuilder {
 }
 
 impl Inner {
+    /// For a task that ends with the engine, whichever of its handles was the last.
+    fn downgrade(&self) -> Weak<Shared> {
+        Arc::downgrade(&self.0)
+    }
+
+    fn upgrade(shared: &Weak<Shared>) -> Option<Arc<Self>> {
+        shared.upgrade().map(|shared| Arc::new(Self(shared)))
+    }
+
     fn now(&self) -> Tick {
         self.env.clock.now()
     }
@@ -471,7 +505,7 @@ fn jittered(d: Duration, byte: u8) -> Duration {
     d.saturating_add(Duration::from_nanos(nanos / (4 * 255) * u64::from(byte)))
 }
 
-impl Drop for Inner {
+impl Drop for Shared {
     fn drop(&mut self) {
         self.keeper.close();
         self.hourglass.close();

@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -56,7 +56,7 @@ impl Inner {
         {
             return;
         }
-        let (weak, env) = (Arc::downgrade(self), self.env.clone());
+        let (weak, env) = (self.downgrade(), self.env.clone());
         let alive = Alive(Arc::clone(&self.store_health));
         let (health, period) = (Arc::clone(&self.store_health), self.times.watch);
         let task = async move {
@@ -68,7 +68,7 @@ impl Inner {
                     () = health.wake.notified() => {}
                     () = env.clock.sleep_until(env.clock.now() + pause) => {}
                 }
-                let Some(inner) = Weak::upgrade(&weak) else { return };
+                let Some(inner) = Inner::upgrade(&weak) else { return };
                 pause = inner.look(period).await;
             }
         };

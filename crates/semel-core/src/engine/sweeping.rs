@@ -1,11 +1,8 @@
 //! Removing what has ended, and telling of unknowns that nobody resolved.
 
-use std::{
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use super::Engine;
+use super::{Engine, Inner};
 use crate::{
     identity::Identity,
     observe::{Event, StoreCall, What},
@@ -22,12 +19,12 @@ impl Engine {
     /// Starts a task that removes expired records from `store` at once and then every `pause`, in batches, and emits
     /// [`What::UnknownExpired`] for outcomes that nobody told. It ends with the engine.
     pub fn sweep(&self, store: Arc<dyn StoreAdmin>, pause: Duration) {
-        let (weak, env) = (Arc::downgrade(&self.0), self.0.env.clone());
+        let (weak, env) = (self.0.downgrade(), self.0.env.clone());
         let nobody = Identity::nobody();
         let task = async move {
             loop {
                 loop {
-                    let Some(inner) = Weak::upgrade(&weak) else { return };
+                    let Some(inner) = Inner::upgrade(&weak) else { return };
                     let purging = inner.within_time(PATIENCE, StoreCall::Purge, &nobody, store.purge(BATCH));
                     let Ok(purged) = purging.await else { break };
                     for id in &purged.unresolved {

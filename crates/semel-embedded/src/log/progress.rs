@@ -10,17 +10,15 @@ use std::{
     pin::Pin,
     sync::{
         OnceLock,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
 };
 
 use parking_lot::Mutex;
+use semel_core::lanes::{Lane as Number, Lanes};
 
 use super::{Need, Stopped};
-
-/// Threads share a lane when there are more of them.
-const LANES: usize = 16;
 
 /// In how many batches a lane's callers may be due before the writer wakes them itself.
 const PATIENCE: u32 = 64;
@@ -32,7 +30,7 @@ pub(crate) struct Progress {
     synced: AtomicU64,
     /// What is beyond has failed.
     failed: OnceLock<Stopped>,
-    lanes: [Mutex<Lane>; LANES],
+    lanes: Lanes<Mutex<Lane>>,
 }
 
 #[derive(Default)]
@@ -68,7 +66,7 @@ struct Waiting {
 impl Progress {
     /// A future for entry `number`.
     pub(super) fn ticket(&self, number: u64, need: Need) -> Ticket<'_> {
-        Ticket { progress: self, number, need, lane: lane_of_this_thread(), registered: false }
+        Ticket { progress: self, number, need, lane: Number::here(), registered: false }
     }
 
     /// Everything up to `number` is written.
@@ -104,7 +102,7 @@ impl Progress {
     }
 
     fn answer(&self) {
-        for lane in &self.lanes {
+        for lane in self.lanes.iter() {
             // Never under the lock: a waker may run what drops a ticket.
             let woken = lane.lock().answer(|w| self.of(w.number, w.need).is_some());
             woken.into_iter().for_each(|w| w.waker.wake());
@@ -113,7 +111,7 @@ impl Progress {
 
     /// Wakes those whom somebody else was to wake, and has not.
     pub(super) fn wake_due(&self) {
-        for lane in &self.lanes {
+        for lane in self.lanes.iter() {
             let due = std::mem::take(&mut lane.lock().due);
             due.into_iter().for_each(|w| w.waker.wake());
         }
@@ -125,20 +123,12 @@ impl Progress {
     }
 }
 
-fn lane_of_this_thread() -> usize {
-    static THREADS: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static LANE: usize = THREADS.fetch_add(1, Ordering::Relaxed) % LANES;
-    }
-    LANE.with(|lane| *lane)
-}
-
 /// Resolves when what it waits for has come to pass, or cannot any more. Dropping it loses the answer only.
 pub(crate) struct Ticket<'a> {
     progress: &'a Progress,
     number: u64,
     need: Need,
-    lane: usize,
+    lane: Number,
     registered: bool,
 }
 
@@ -196,7 +186,10 @@ impl Drop for Ticket<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, task::Wake};
+    use std::{
+        sync::{Arc, atomic::AtomicUsize},
+        task::Wake,
+    };
 
     use super::*;
 

@@ -48,7 +48,8 @@ impl Plan {
             via: Some(Arc::clone(&self.via)),
         };
         // Innermost: the bytes go to the upstream of the rule, over connections of this runtime.
-        let dispatch = Dispatch { upstreams, routes: Arc::clone(&self.routes), metrics: self.metrics.clone() };
+        let to = To { upstreams, routes: Arc::clone(&self.routes), metrics: self.metrics.clone() };
+        let dispatch = Dispatch(Arc::new(to));
         // Around it the guard: whatever is sent twice is sent on once.
         let guard = self.guard.layer(dispatch);
         // Before the guard, so that no rule and no service sees one: the probes of `semel doctor --through`.
@@ -58,15 +59,18 @@ impl Plan {
     }
 }
 
-/// Sends a request to the upstream of its rule.
+/// Sends a request to the upstream of its rule. Cloned for each guarded request, and therefore one count of references,
+/// which is the runtime's own.
 #[derive(Clone)]
-pub(super) struct Dispatch {
-    upstreams: Arc<[Forward<Guarded>]>,
+pub(super) struct Dispatch(Arc<To>);
+
+struct To {
+    upstreams: Box<[Forward<Guarded>]>,
     routes: Arc<Rules>,
     metrics: Metrics,
 }
 
-impl Dispatch {
+impl To {
     /// A request with an effect that nobody guards: worth a number, with its reason.
     fn count_unguarded(&self, request: &RequestView<'_>) {
         let rule = rules::find(&self.routes, request);
@@ -93,13 +97,14 @@ impl Service<Request<Guarded>> for Dispatch {
         // The guard leaves the run on what it has claimed.
         let run = request.body().run().cloned();
         if run.is_none() && is_unsafe(request.method()) {
-            self.count_unguarded(&RequestView::of(&request));
+            self.0.count_unguarded(&RequestView::of(&request));
         }
-        let index = match &*self.upstreams {
+        let To { upstreams, routes, .. } = &*self.0;
+        let index = match &**upstreams {
             [_] => 0,
-            _ => self.routes.upstream(request.method(), host(&RequestView::of(&request)), request.uri().path()),
+            _ => routes.upstream(request.method(), host(&RequestView::of(&request)), request.uri().path()),
         };
         // Indexes come from the same file as the upstreams.
-        self.upstreams[index.min(self.upstreams.len() - 1)].send(request, run)
+        upstreams[index.min(upstreams.len() - 1)].send(request, run)
     }
 }

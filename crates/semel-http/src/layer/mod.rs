@@ -95,7 +95,9 @@ impl<S> Layer<S> for GuardLayer {
     type Service = Guard<S>;
 
     fn layer(&self, inner: S) -> Guard<S> {
-        Guard::new(inner, Arc::clone(&self.0))
+        // Each service with counts of references of its own: a server makes one for each of its runtimes.
+        let shared = Shared { engine: self.0.engine.apart(), ..Shared::clone(&self.0) };
+        Guard::new(inner, Arc::new(shared))
     }
 }
 

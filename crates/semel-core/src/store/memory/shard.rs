@@ -62,6 +62,16 @@ impl Budget {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Once for a write, and nothing for what stays: all threads count here.
+    fn changes(&self, change: Change) {
+        let Change { records, bytes, bodies } = change;
+        for (count, change) in [(&self.records, records), (&self.bytes, bytes), (&self.bodies, bodies)] {
+            if change != 0 {
+                count.fetch_add(change, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// One outcome never takes more than a quarter of the store.
     pub(super) fn largest_rest(&self) -> u64 {
         (self.capacity.bytes / 4) as u64
@@ -76,6 +86,14 @@ impl Budget {
         let less = Growth { bytes: wanted.bytes.saturating_sub(self.bodies.load(Ordering::Relaxed)), ..wanted };
         self.has_room(less)
     }
+}
+
+/// What a write adds; where that is less than nothing, wrapped round, as the counts do.
+#[derive(Clone, Copy)]
+struct Change {
+    records: usize,
+    bytes: usize,
+    bodies: usize,
 }
 
 struct Slot {
@@ -99,7 +117,7 @@ impl Shard {
     }
 
     pub(super) fn get(&self, digest: &[u8; 32]) -> Option<&Record> {
-        self.slots.find(prefix(digest), |s| s.digest == *digest).map(|s| &s.record)
+        self.slots.find(hash(prefix(digest)), |s| s.digest == *digest).map(|s| &s.record)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8; 32], &Record)> {
@@ -112,23 +130,23 @@ impl Shard {
         if body > 0 {
             self.shed_from = self.shed_from.min(bucket);
         }
-        self.budget.bytes.fetch_add(record.rest.len(), Ordering::Relaxed);
-        self.budget.bodies.fetch_add(body, Ordering::Relaxed);
-        let moved = match self.slots.find_mut(prefix(digest), |s| s.digest == *digest) {
+        let mut change = Change { records: 0, bytes: record.rest.len(), bodies: body };
+        let moved = match self.slots.find_mut(hash(prefix(digest)), |s| s.digest == *digest) {
             Some(slot) => {
                 let old = std::mem::replace(&mut slot.record, record);
-                self.budget.bytes.fetch_sub(old.rest.len(), Ordering::Relaxed);
-                self.budget.bodies.fetch_sub(body_len(&old), Ordering::Relaxed);
+                change.bytes = change.bytes.wrapping_sub(old.rest.len());
+                change.bodies = change.bodies.wrapping_sub(body_len(&old));
                 self::bucket(old.expires_at) != bucket
             }
             None => {
-                self.budget.records.fetch_add(1, Ordering::Relaxed);
-                self.budget.bytes.fetch_add(RECORD_COST, Ordering::Relaxed);
+                change.records += 1;
+                change.bytes += RECORD_COST;
                 let slot = Box::new(Slot { digest: *digest, record });
-                self.slots.insert_unique(prefix(digest), slot, |s| prefix(&s.digest));
+                self.slots.insert_unique(hash(prefix(digest)), slot, |s| hash(prefix(&s.digest)));
                 true
             }
         };
+        self.budget.changes(change);
         if moved {
             self.ends.entry(bucket).or_default().push(prefix(digest));
         }
@@ -144,7 +162,7 @@ impl Shard {
     }
 
     pub(super) fn remove(&mut self, digest: &[u8; 32]) {
-        if let Ok(slot) = self.slots.find_entry(prefix(digest), |s| s.digest == *digest) {
+        if let Ok(slot) = self.slots.find_entry(hash(prefix(digest)), |s| s.digest == *digest) {
             let (slot, _) = slot.remove();
             self.forget(&slot.record);
         }
@@ -185,7 +203,7 @@ impl Shard {
                 spared = Some((*first.key(), key));
                 continue;
             }
-            if let Ok(slot) = self.slots.find_entry(key, |s| prefix(&s.digest) == key && !s.record.is_here(now)) {
+            if let Ok(slot) = self.slots.find_entry(hash(key), |s| prefix(&s.digest) == key && !s.record.is_here(now)) {
                 let (slot, _) = slot.remove();
                 self.forget(&slot.record);
                 gone += 1;
@@ -210,7 +228,7 @@ impl Shard {
         'all: for (bucket, keys) in buckets {
             reached = *bucket;
             for key in keys {
-                let found = self.slots.find_mut(*key, |s| prefix(&s.digest) == *key && body_len(&s.record) > 0);
+                let found = self.slots.find_mut(hash(*key), |s| prefix(&s.digest) == *key && body_len(&s.record) > 0);
                 let Some(slot) = found else { continue };
                 let Some(rest) = without_body(&slot.record.rest) else { continue };
                 let before = slot.record.rest.len();
@@ -240,4 +258,10 @@ fn bucket(t: StoreTime) -> i64 {
 
 fn prefix(digest: &[u8; 32]) -> u64 {
     u64::from_be_bytes(first_eight(digest))
+}
+
+/// The table tells entries apart by the leading bits of their hash, before it looks at one. Those of a digest say which
+/// shard it is in, and are alike in all of it.
+fn hash(prefix: u64) -> u64 {
+    prefix.rotate_left(32)
 }
