@@ -80,6 +80,21 @@ pub(crate) struct Places {
 
 const HANDFUL: usize = 32;
 
+/// How many to take of so many. The last ones go one by one: between taking them out and laying them into a lane nobody
+/// finds them.
+const fn handful(left: usize) -> usize {
+    let share = left / LANES;
+    if share > HANDFUL {
+        HANDFUL
+    } else if share > 0 {
+        share
+    } else if left > 0 {
+        1
+    } else {
+        0
+    }
+}
+
 impl Places {
     /// Takes one of `limit` places, which is always the same number; `false` where all are taken.
     pub(crate) fn take(&self, limit: usize) -> bool {
@@ -87,10 +102,10 @@ impl Places {
         if take_one(mine) {
             return true;
         }
-        let handful = |out: usize| Some(out + HANDFUL.min(limit.checked_sub(out)?)).filter(|now| *now > out);
-        match self.handed_out.fetch_update(Ordering::AcqRel, Ordering::Acquire, handful) {
+        let more = |out: usize| Some(out + handful(limit.checked_sub(out)?)).filter(|now| *now > out);
+        match self.handed_out.fetch_update(Ordering::AcqRel, Ordering::Acquire, more) {
             Ok(out) => {
-                mine.fetch_add(HANDFUL.min(limit - out) - 1, Ordering::AcqRel);
+                mine.fetch_add(handful(limit - out) - 1, Ordering::AcqRel);
                 true
             }
             Err(_) => self.free.iter().any(take_one),
@@ -170,15 +185,15 @@ mod tests {
             let places = Arc::clone(&places);
             thread::spawn(move || work(&places)).join().unwrap()
         };
-        assert!(places.take(20), "the whole handful is this thread's");
-        assert!(elsewhere(|places| (0..19).all(|_| places.take(20))));
-        assert!(!places.take(20) && elsewhere(|places| !places.take(20)));
+        assert!(places.take(100), "the handful is this thread's");
+        assert!(elsewhere(|places| (0..99).all(|_| places.take(100))));
+        assert!(!places.take(100) && elsewhere(|places| !places.take(100)));
         assert!(elsewhere(|places| {
             places.give_back();
             true
         }));
-        assert!(places.take(20), "given back on another thread");
-        assert_eq!(places.taken(), 20);
+        assert!(places.take(100), "given back on another thread");
+        assert_eq!(places.taken(), 100);
     }
 
     #[test]

@@ -98,8 +98,8 @@ impl StoreClock {
     /// A call sent at `sent` was answered with the store's `now`.
     pub(super) fn saw(&self, sent: Tick, now: StoreTime) {
         let (offset, before) = (now.as_micros().saturating_sub(micros(sent)), self.0.load(Ordering::Relaxed));
-        // Written only where it says something new: all threads read it with each claim.
-        if before == UNKNOWN || offset.abs_diff(before) > SAME_MICROS {
+        // Written only where it says something new: all threads read it with each claim. Later is always new.
+        if before == UNKNOWN || offset > before || before.abs_diff(offset) > SAME_MICROS {
             self.0.store(offset, Ordering::Relaxed);
         }
     }

@@ -231,12 +231,14 @@ impl Shard {
                 let found = self.slots.find_mut(hash(*key), |s| prefix(&s.digest) == *key && body_len(&s.record) > 0);
                 let Some(slot) = found else { continue };
                 let Some(rest) = without_body(&slot.record.rest) else { continue };
-                let before = slot.record.rest.len();
-                self.budget.bodies.fetch_sub(body_len(&slot.record), Ordering::Relaxed);
+                // An empty body takes less than the note that there was one.
+                let Some(less) = slot.record.rest.len().checked_sub(rest.len()).filter(|less| *less > 0) else {
+                    continue;
+                };
+                let bodies = 0_usize.wrapping_sub(body_len(&slot.record));
+                self.budget.changes(Change { records: 0, bytes: 0_usize.wrapping_sub(less), bodies });
                 slot.record.rest = rest;
                 slot.record.flags = slot.record.flags.without(Flags::BODY_KEPT);
-                let less = before.saturating_sub(slot.record.rest.len());
-                self.budget.bytes.fetch_sub(less, Ordering::Relaxed);
                 freed += less;
                 if freed >= wanted {
                     break 'all;
@@ -264,4 +266,10 @@ fn prefix(digest: &[u8; 32]) -> u64 {
 /// shard it is in, and are alike in all of it.
 fn hash(prefix: u64) -> u64 {
     prefix.rotate_left(32)
+}
+
+/// What the table keeps of a hash beside each entry.
+#[cfg(test)]
+pub(super) fn tag(digest: &[u8; 32]) -> u64 {
+    hash(prefix(digest)) >> 57
 }

@@ -83,6 +83,34 @@ fn pressure_drops_bodies_and_never_records() {
 }
 
 #[test]
+fn a_body_that_takes_less_than_its_absence_stays_and_the_budget_is_right() {
+    let store = store(10_000, 1 << 20);
+    for n in 0..200 {
+        run(&store, n, usize::try_from(n % 10).unwrap(), Duration::ZERO).unwrap();
+    }
+    let before = store.budget.bytes();
+    store.shards.iter().for_each(|s| s.lock().shed(usize::MAX));
+    assert!(store.budget.bytes() < before);
+    for n in 0..200 {
+        let shard = store.shard(ask(n).identity.digest()).lock();
+        let kept =
+            shard.get(ask(n).identity.digest()).expect("no record goes").flags.has(crate::record::Flags::BODY_KEPT);
+        assert_eq!(kept, n % 10 <= 5, "a body of {} bytes", n % 10);
+    }
+    let later = store.clock.now() + Duration::from_secs(10);
+    store.shards.iter().for_each(|s| s.lock().purge(later, 1_000, &mut Purged::default()));
+    assert_eq!((store.budget.records(), store.budget.bytes()), (0, 0));
+    assert!(store.budget.has_room(Growth { records: 1, bytes: 1 }));
+}
+
+#[test]
+fn entries_of_a_shard_are_told_apart_before_they_are_looked_at() {
+    let digests = (0..20_000).map(|n| *ask(n).identity.digest());
+    let tags: std::collections::BTreeSet<u64> = digests.filter(|d| d[0] == 7).map(|d| shard::tag(&d)).collect();
+    assert!(tags.len() > 30, "{} of 128 tags", tags.len());
+}
+
+#[test]
 fn what_has_ended_is_purged_and_its_budget_comes_back() {
     let store = store(10_000, 1 << 20);
     for n in 0..100 {
