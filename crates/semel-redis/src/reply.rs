@@ -35,8 +35,15 @@ impl Told {
             (Some(Value::Int(code)), Some(Value::Int(now))) => {
                 Ok(Self { code, now: StoreTime::from_micros(now), rest })
             }
+            // The usual case, in short: done, and when.
+            (Some(Value::Int(now)), None) => Ok(Self { code: YES, now: StoreTime::from_micros(now), rest }),
             (first, _) => Err(odd(&first.unwrap_or_default())),
         }
+    }
+
+    /// Whether nothing more was said. Of a claim and of a completion that is the usual case.
+    pub(crate) fn is_brief(&self) -> bool {
+        self.rest.len() == 0
     }
 
     pub(crate) fn number(&mut self) -> Result<i64, StoreError> {
@@ -46,8 +53,9 @@ impl Told {
         }
     }
 
+    /// The fence of a grant; one that found nothing has the time of it.
     pub(crate) fn fence(&mut self) -> Result<Fence, StoreError> {
-        let number = self.number()?;
+        let number = if self.is_brief() { self.now.as_micros() } else { self.number()? };
         u64::try_from(number).ok().and_then(Fence::new).ok_or_else(|| odd(&Value::Int(number)))
     }
 

@@ -41,6 +41,15 @@ impl Script {
         Self::settling_whole(&format!("{HEAD}{body}"))
     }
 
+    /// As [`plain`](Self::plain), with what `first` does for the usual case.
+    fn plain_after(first: &str, body: &str) -> Self {
+        Self::reading(&format!("{first}{HEAD}{body}"))
+    }
+
+    fn settling_after(first: &str, body: &str) -> Self {
+        Self::settling_whole(&format!("{first}{HEAD}{body}"))
+    }
+
     fn settling_whole(text: &str) -> Self {
         let past_the_limit = Some(Source::new(format!("#!lua flags=allow-oom\n{text}")));
         Self { plain: Source::new(text.to_owned()), past_the_limit }
@@ -74,9 +83,9 @@ pub(crate) struct Scripts {
 
 /// Made once: their digests are.
 pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
-    claim: Script::plain(include_str!("script/claim.lua")),
+    claim: Script::plain_after(include_str!("script/claim_fresh.lua"), include_str!("script/claim.lua")),
     renew: Script::settling(include_str!("script/renew.lua")),
-    complete: Script::settling(include_str!("script/complete.lua")),
+    complete: Script::settling_after(include_str!("script/complete_held.lua"), include_str!("script/complete.lua")),
     unknown: Script::settling(include_str!("script/unknown.lua")),
     release: Script::settling(include_str!("script/release.lua")),
     issue: Script::plain(include_str!("script/issue.lua")),

@@ -202,7 +202,11 @@ async fn read_more_marks(topology: &Topology, marks: &Marks, keys: &[String]) {
 
 /// A span of time as scripts count: in microseconds.
 fn micros(span: Duration) -> Arg<'static> {
-    Arg::Number(i64::try_from(span.min(LONGEST).as_micros()).unwrap_or(i64::MAX))
+    Arg::Number(in_micros(span))
+}
+
+fn in_micros(span: Duration) -> i64 {
+    i64::try_from(span.min(LONGEST).as_micros()).unwrap_or(i64::MAX)
 }
 
 fn flag(set: bool) -> Arg<'static> {

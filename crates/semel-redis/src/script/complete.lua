@@ -1,10 +1,11 @@
--- owner fence fp_v fp flags attempt ttl rest
-local fence = tonumber(ARGV[2])
-local own = here and ow == ARGV[1] and fe == fence
+-- head(magic state flags fp_v 0 owner fence 0) middle(attempt fp) rest ttl
+local m1, s1, kept, version, z1, owner, fence = struct.unpack('>c4BBBBc16I8', ARGV[1])
+local own = here and ow == owner and fe == fence
 if own and st == 2 then return {1, now, 0} end
 if not here or st == 0 or (own and (st == 1 or st == 3)) or (st ~= 2 and fe < fence) then
-  local flags = bit.bor(here and bit.band(fl, 1) or 0, tonumber(ARGV[5]))
-  put(2, flags, tonumber(ARGV[3]), ARGV[1], fence, 0, now + tonumber(ARGV[7]), tonumber(ARGV[6]), ARGV[4], ARGV[8])
+  local flags = bit.bor(here and bit.band(fl, 1) or 0, kept)
+  local attempt, print = struct.unpack('>I4c32', ARGV[2])
+  put(2, flags, version, owner, fence, 0, now + tonumber(ARGV[4]), attempt, print, ARGV[3])
   return {1, now, own and 0 or 1}
 end
 return {0, now, redis.call('GET', K)}

@@ -2,18 +2,20 @@
 
 use std::{sync::Weak, time::Duration};
 
+use bytes::Bytes;
 use redis::Value;
 use semel_core::{
-    Fence, StoreTime,
+    Fence, Owner, StoreTime,
+    fingerprint::Fingerprint,
     identity::Identity,
-    record::{Flags, StateCode},
+    record::{Flags, Record, StateCode, VERSION},
     store::{
         Ask, Changes, Claim, Claimed, Extended, Health, Issued, NewToken, Releasing, Renewal, Renewed, Reply, Seen,
         Settled, Settlement, Store, StoreError, StoreFacts, StoreFuture,
     },
 };
 
-use super::{RedisStore, flag, micros, read_mark, read_more_marks};
+use super::{RedisStore, flag, in_micros, micros, read_mark, read_more_marks};
 use crate::{
     reply::{LATE, MISSING, NO, Told, UNREADABLE, YES, odd},
     script::{Arg, Call, SCRIPTS},
@@ -29,27 +31,53 @@ pub(super) fn unexpected(code: i64) -> StoreError {
     odd(&Value::Int(code))
 }
 
+/// Where in a record's header the halves end and begin that scripts put the times between.
+const FENCE: usize = 24;
+const EXPIRES_AT: usize = 40;
+const ATTEMPT: usize = 48;
+
+/// The attempt of a claim that found nothing.
+const FIRST: u32 = 1;
+
+/// A record as it is stored, without the times and the rest.
+fn header(
+    state: StateCode,
+    flags: Flags,
+    fingerprint: &Fingerprint,
+    owner: Owner,
+    fence: Option<Fence>,
+    attempt: u32,
+) -> Vec<u8> {
+    let (none, rest) = (StoreTime::from_micros(0), Bytes::new());
+    let (version, fingerprint, lease_until, expires_at) = (VERSION, *fingerprint, none, none);
+    Record { version, state, flags, fingerprint, owner, fence, attempt, lease_until, expires_at, rest }.encode()
+}
+
 impl RedisStore {
     async fn claim_it(&self, ask: &Ask) -> Result<Claimed, StoreError> {
-        let (owner, parameters) = (ask.owner(), ask.fingerprint.version().parameters.to_be_bytes());
+        let takes = Flags::when(ask.takeover, Flags::TAKEOVER);
+        let header = header(StateCode::InFlight, takes, &ask.fingerprint, ask.owner(), None, FIRST);
+        let mut more = [0; 13];
+        more[0] = u8::from(ask.needs_token);
+        more[1..5].copy_from_slice(&ask.fingerprint.version().parameters.to_be_bytes());
+        more[5..].copy_from_slice(&in_micros(ask.grace).to_be_bytes());
         let args = vec![
-            Arg::Bytes(owner.as_bytes()),
-            Arg::Number(i64::from(ask.fingerprint.version().algorithm)),
-            Arg::Bytes(ask.fingerprint.digest()),
-            Arg::Bytes(&parameters),
+            Arg::Bytes(&header[..FENCE]),
+            Arg::Bytes(&header[ATTEMPT..]),
+            Arg::Bytes(&ask.rest),
+            Arg::Number(ask.not_after.as_micros()),
             micros(ask.lease),
             micros(ask.hold.saturating_add(ask.keep)),
-            flag(ask.needs_token),
-            Arg::Number(i64::from(Flags::when(ask.takeover, Flags::TAKEOVER).byte())),
-            Arg::Number(ask.not_after.as_micros()),
-            micros(ask.grace),
-            Arg::Bytes(&ask.rest),
+            Arg::Bytes(&more),
         ];
         let mut told = self.run(&SCRIPTS.claim, &ask.identity, args).await?;
         let now = told.now;
         match told.code {
             YES => {
-                let (fence, attempt, unresolved) = (told.fence()?, told.number()?, told.number()? == 1);
+                let is_first = told.is_brief();
+                let fence = told.fence()?;
+                let (attempt, unresolved) =
+                    if is_first { (i64::from(FIRST), false) } else { (told.number()?, told.number()? == 1) };
                 let attempt = u32::try_from(attempt).map_err(|_| unexpected(attempt))?;
                 Ok(Claimed::Granted { claim: ask.grant(fence, attempt), left: ask.lease, now, unresolved })
             }
@@ -81,25 +109,30 @@ impl RedisStore {
     }
 
     async fn settle_it(&self, claim: &Claim, to: &Settlement) -> Result<Settled, StoreError> {
-        let owner = claim.owner();
-        let (script, fingerprint, kept, ttl, rest) = match to {
+        match to {
             Settlement::Done { fingerprint, rest, body_kept, ttl } => {
-                (&SCRIPTS.complete, fingerprint, Some(*body_kept), *ttl, rest)
+                let kept = Flags::when(*body_kept, Flags::BODY_KEPT);
+                let (owner, fence) = (claim.owner(), Some(claim.fence()));
+                let header = header(StateCode::Done, kept, fingerprint, owner, fence, claim.attempt());
+                let (head, middle) = (Arg::Bytes(&header[..EXPIRES_AT]), Arg::Bytes(&header[ATTEMPT..]));
+                let args = vec![head, middle, Arg::Bytes(rest), micros(*ttl)];
+                settled(self.run(&SCRIPTS.complete, claim.identity(), args).await?)
             }
-            Settlement::Unknown { fingerprint, rest, ttl } => (&SCRIPTS.unknown, fingerprint, None, *ttl, rest),
-            other => return Err(unsupported(other)),
-        };
-        let mut args = vec![
-            Arg::Bytes(owner.as_bytes()),
-            number(claim.fence()),
-            Arg::Number(i64::from(fingerprint.version().algorithm)),
-            Arg::Bytes(fingerprint.digest()),
-        ];
-        if let Some(kept) = kept {
-            args.push(Arg::Number(i64::from(Flags::when(kept, Flags::BODY_KEPT).byte())));
+            Settlement::Unknown { fingerprint, rest, ttl } => {
+                let owner = claim.owner();
+                let args = vec![
+                    Arg::Bytes(owner.as_bytes()),
+                    number(claim.fence()),
+                    Arg::Number(i64::from(fingerprint.version().algorithm)),
+                    Arg::Bytes(fingerprint.digest()),
+                    Arg::Number(i64::from(claim.attempt())),
+                    micros(*ttl),
+                    Arg::Bytes(rest),
+                ];
+                settled(self.run(&SCRIPTS.unknown, claim.identity(), args).await?)
+            }
+            other => Err(unsupported(other)),
         }
-        args.extend([Arg::Number(i64::from(claim.attempt())), micros(ttl), Arg::Bytes(rest)]);
-        settled(self.run(script, claim.identity(), args).await?)
     }
 
     async fn release_it(&self, what: &Releasing<'_>) -> Result<Settled, StoreError> {
@@ -197,6 +230,7 @@ fn renewed(mut told: Told) -> Result<Renewed, StoreError> {
 
 fn settled(mut told: Told) -> Result<Settled, StoreError> {
     match told.code {
+        YES if told.is_brief() => Ok(Settled::Ok { restored: false }),
         YES => Ok(Settled::Ok { restored: told.number()? == 1 }),
         NO | UNREADABLE => Ok(Settled::Lost(told.the_record()?)),
         code => Err(unexpected(code)),

@@ -61,9 +61,14 @@ impl<B: Bug> Drop for Seeded<B> {
     }
 }
 
-/// A script as a server from 7.0 on gets it, with a bug.
-fn script(flags: &str, body: &str, from: &str, to: &str) -> [String; 3] {
-    let right = format!("{flags}{}{body}", include_str!("../../src/script/head.lua"));
+/// A script as a server from 7.0 on gets it, with a bug. Two have a part before the head, for the usual case.
+fn script(flags: &str, name: &str, body: &str, from: &str, to: &str) -> [String; 3] {
+    let first = match name {
+        "claim" => include_str!("../../src/script/claim_fresh.lua"),
+        "complete" => include_str!("../../src/script/complete_held.lua"),
+        _ => "",
+    };
+    let right = format!("{flags}{first}{}{body}", include_str!("../../src/script/head.lua"));
     let wrong = right.replacen(from, to, 1);
     assert_ne!(right, wrong, "the script does not say {from}");
     ["EVALSHA".to_owned(), right, wrong]
@@ -75,7 +80,7 @@ const SETTLES: &str = "#!lua flags=allow-oom\n";
 macro_rules! bugs {
     ($($name:ident: $flags:ident $script:literal $from:literal => $to:literal, by $module:ident::$case:ident;)*) => {
         semel_testkit::seeded_bugs! { Seeded, $(
-            $name: script($flags, include_str!(concat!("../../src/script/", $script, ".lua")), $from, $to),
+            $name: script($flags, $script, include_str!(concat!("../../src/script/", $script, ".lua")), $from, $to),
                 by $module::$case;
         )* }
     };
@@ -107,29 +112,35 @@ bugs! {
         SETTLES "renew" "math.max(le, math"
         => "math.max(0, math", by renew::a_renewal_never_shortens_a_lease;
     a_claim_without_a_deadline_is_caught:
-        PLAIN "claim" "if now > tonumber(ARGV[9]) then"
+        PLAIN "claim" "if now - ARGV[4] > 0 then"
         => "if false then", by claim::a_late_claim_is_refused;
     a_fence_of_the_clock_alone_is_caught:
         PLAIN "claim" "math.max((fe or 0) + 1, now)"
         => "now", by fence::an_expired_record_is_the_floor_of_the_next_fence;
-    a_fence_that_restarts_is_caught:
-        PLAIN "claim" "math.max((fe or 0) + 1, now)"
-        => "(fe or 0) + 1", by fence::a_fence_rises_over_expiry_purge_and_flush;
+    a_fresh_fence_that_is_not_the_time_is_caught:
+        PLAIN "claim" "struct.pack('>I8I8I8', now,"
+        => "struct.pack('>I8I8I8', 1,", by fence::a_fence_rises_over_expiry_purge_and_flush;
     a_claimant_that_decides_on_takeover_is_caught:
         PLAIN "claim" "bit.band(fl, 2) == 2"
-        => "ARGV[8] == '2'", by takeover::the_record_decides_on_takeover_not_the_claimant;
+        => "flags == 2", by takeover::the_record_decides_on_takeover_not_the_claimant;
     a_takeover_without_grace_is_caught:
-        PLAIN "claim" "le + tonumber(ARGV[10]) <= now"
+        PLAIN "claim" "le + grace <= now"
         => "le <= now", by takeover::a_takeover_waits_for_the_lease_and_the_grace;
     a_takeover_with_another_question_is_caught:
-        PLAIN "claim" " and fp == ARGV[3] and parameters == ARGV[4]"
+        PLAIN "claim" " and fp == print and parameters == asked"
         => "", by takeover::a_takeover_asks_the_same_question;
     a_stray_copy_that_is_granted_is_caught:
-        PLAIN "claim" "elseif ow ~= ARGV[1] then"
+        PLAIN "claim" "elseif ow ~= owner then"
         => "else", by claim::a_stray_copy_of_a_settled_claim_takes_nothing;
     a_token_that_nobody_issued_is_caught:
         PLAIN "claim" "take = not needs_token\n  if there"
         => "take = true\n  if there", by token::what_was_not_issued_is_not_granted;
+    a_fresh_claim_over_what_is_there_is_caught:
+        PLAIN "claim" "'NX', 'PXAT'"
+        => "'PXAT'", by claim::a_second_claim_finds_the_first;
+    a_token_made_by_its_claim_is_caught:
+        PLAIN "claim" "string.byte(ARGV[7]) == 0"
+        => "true", by token::what_was_not_issued_is_not_granted;
     a_completion_sent_again_that_is_refused_is_caught:
         SETTLES "complete" "if own and st == 2 then return {1, now, 0} end"
         => "", by complete::a_completion_sent_again_is_ok_and_changes_nothing;
@@ -139,6 +150,27 @@ bugs! {
     a_completion_over_an_outcome_is_caught:
         SETTLES "complete" "(st ~= 2 and fe < fence)"
         => "fe < fence", by complete::a_completion_never_overwrites_an_outcome;
+    a_takeover_that_is_never_looked_at_is_caught:
+        PLAIN "claim" "st == 1 and bit.band(fl, 2) == 0"
+        => "st == 1", by takeover::a_takeover_waits_for_the_lease_and_the_grace;
+    a_free_record_that_is_never_taken_is_caught:
+        PLAIN "claim" "(st > 1 and st <= 4)"
+        => "st == 0 or (st > 1 and st <= 4)", by claim::a_free_record_takes_another_body;
+    an_outcome_that_is_over_and_found_is_caught:
+        PLAIN "claim" "if stays and struct.unpack('>I8', found, 41) > now then"
+        => "if stays then", by fence::an_expired_record_is_the_floor_of_the_next_fence;
+    a_completion_of_anybodys_claim_is_caught:
+        SETTLES "complete" " and holder == string.sub(ARGV[1], 9, 32)"
+        => "", by complete::a_completion_over_a_newer_claim_is_refused;
+    a_completion_of_anything_held_is_caught:
+        SETTLES "complete" " and st == 1 and (fl == 0"
+        => " and (fl == 0", by complete::what_its_owner_parked_is_not_completed;
+    a_completion_that_forgets_the_token_is_caught:
+        SETTLES "complete" "(fl == 0 or fl == 2)"
+        => "true", by token::a_token_is_used_once;
+    a_completion_that_forgets_the_end_is_caught:
+        SETTLES "complete" "if ex > now then"
+        => "if true then", by complete::a_completion_past_the_end_is_recorded;
     a_completion_that_needs_a_record_is_caught:
         SETTLES "complete" "if not here or st == 0"
         => "if not here then return {1, now, 1} end if st == 0", by complete::a_completion_after_store_loss_is_recorded;
@@ -167,6 +199,6 @@ bugs! {
         PLAIN "withdraw" "st ~= 0 or "
         => "", by token::only_an_unused_token_is_withdrawn;
     a_lease_as_time_to_live_is_caught:
-        PLAIN "claim" "if s == 1 or s == 3 then stays = e + 604800000000 end"
-        => "if s == 1 then stays = l end", by claim::a_record_in_flight_does_not_expire_before_its_unknown;
+        PLAIN "claim" "math.ceil(ends / 1000) + 604800000)"
+        => "math.ceil(lease / 1000))", by claim::a_record_in_flight_does_not_expire_before_its_unknown;
 }

@@ -36,7 +36,7 @@ pub async fn a_token_is_used_once<B: Bed>(s: &Stage<B>) {
     found(s.claim(used(1)).await);
     stands(s.settle(&claim, done("used")).await);
     let r = in_state(s.record(1).await, StateCode::Done);
-    assert!(r.flags.has(Flags::BODY_KEPT));
+    assert_eq!(r.flags, Flags::ISSUED.with(Flags::BODY_KEPT));
     let ask = s.ask(used(1));
     assert!(matches!(judged(&ask, found(s.store.claim(&ask).await)), Judgement::Replay(_)));
 }
