@@ -71,16 +71,16 @@ impl Open {
                 }
                 Verdict::Unknown { last } => Box::pin(inner.unknown(lease, &mut claim, last.as_deref(), began)).await,
             };
-            self.told(&claim, settled)
+            self.told(&claim, began, settled)
         }
     }
 
     /// Tells everybody who has to do with it what became of the claim.
-    fn told(&mut self, claim: &Claim, (kept, news): (Kept, Option<News>)) -> Kept {
+    fn told(&mut self, claim: &Claim, began: Tick, (kept, news): (Kept, Option<News>)) -> Kept {
         // The place is free before anybody hears of the end: a waiter that comes back at once finds room.
         self.hold.stand_up();
         let (inner, lease) = (&self.hold.inner, &self.hold.lease);
-        inner.report(lease, &self.verdict, &kept);
+        inner.report(lease, began, &self.verdict, &kept);
         inner.abandon_strays(lease);
         // After the store and before the waiters: who finds nothing here finds it there.
         inner.tier.over(lease);
@@ -393,7 +393,7 @@ impl Inner {
         }
     }
 
-    fn report(&self, lease: &Lease, verdict: &Verdict, kept: &Kept) {
+    fn report(&self, lease: &Lease, began: Tick, verdict: &Verdict, kept: &Kept) {
         // Without a grant there is no record that could read as unknown.
         if *kept == Kept::Unrecorded && lease.unguarded.is_none() {
             let event = Event::new(lease.identity(), lease.policy.name(), What::SettlementAbandoned);
@@ -404,7 +404,7 @@ impl Inner {
             Verdict::Keep(_) | Verdict::Release { .. } => None,
         };
         let event = Event::new(lease.identity(), lease.policy.name(), What::Settled { verdict: verdict.kind(), kept });
-        self.emit(&event.attempt(lease.attempt).took(self.now().since(lease.granted_at)).last(last));
+        self.emit(&event.attempt(lease.attempt).took(began.since(lease.granted_at)).last(last));
     }
 }
 
