@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use semel_gateway::config::{Flags, Source};
+use semel_gateway::named;
 
 use crate::address::{Takes, is_no_file};
 use crate::exit::Failure;
@@ -122,13 +123,16 @@ impl Told {
 /// The file of the gateway where nobody names one and it is there.
 pub const FILE: &str = "semel.toml";
 
+/// No configuration is larger.
+const MOST: u64 = 4 << 20;
+
 /// Reads a configuration file. `takes` says what to type where an address stands in its place.
 ///
 /// # Errors
 /// Usage: it is not there, cannot be read, or is no UTF-8.
 pub fn source(path: &Path, takes: Takes) -> Result<Source, Failure> {
     let name = path.display();
-    let bytes = std::fs::read(path).map_err(|error| match error.kind() {
+    let bytes = named::read(path, MOST).map_err(|error| match error.kind() {
         ErrorKind::NotFound => {
             if let Some(why) = path.to_str().and_then(|text| is_no_file(text, takes)) {
                 return Failure::usage(why);

@@ -1,14 +1,19 @@
 //! How rules are asked for again, as the gateways counted it since their start: read off their metrics.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
+use semel_gateway::named;
 
 use crate::exit::Failure;
 use crate::prove::load::{self, Request};
 use crate::prove::{Place, Target, Trust};
+
+/// No gateway's metrics are larger.
+const MOST: u64 = 16 << 20;
 
 /// Longest wait for a gateway's metrics, which ask its store.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -48,7 +53,7 @@ pub(super) async fn read(gateways: &[String], trust: &Trust) -> Result<BTreeMap<
     for gateway in gateways {
         let text = match gateway.contains("://") {
             true => fetch(gateway, trust).await?,
-            false => std::fs::read_to_string(gateway)
+            false => named::read_text(Path::new(gateway), MOST)
                 .map_err(|error| Failure::usage(format!("--gateway: cannot read {gateway}: {error}")))?,
         };
         add(&text, &mut rules);

@@ -229,8 +229,19 @@ pub struct Word {
     pub yes: bool,
 
     /// Why, for the audit
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, value_parser = reason)]
     pub reason: String,
+}
+
+/// A reason of at most so many bytes: a store keeps at least a thousand of them.
+const MOST_OF_A_REASON: usize = 1_000;
+
+fn reason(text: &str) -> Result<String, String> {
+    if text.len() > MOST_OF_A_REASON {
+        let has = text.len();
+        return Err(format!("it has {has} bytes, and may have {MOST_OF_A_REASON}; name the ticket that says more"));
+    }
+    Ok(text.to_owned())
 }
 
 /// `semel keys stats`.

@@ -60,13 +60,16 @@ struct Failing {
     header: Option<(HeaderName, String)>,
 }
 
+/// Larger than any body that a gateway takes by itself; each of the copies has it in memory.
+const MOST_OF_A_BODY: u64 = 64 << 20;
+
 impl Plan {
     pub(crate) async fn new(args: &Args) -> Result<Self, Failure> {
         let has_body = !matches!(args.method, Method::GET | Method::HEAD);
         let body = match (&args.body, &args.body_file) {
             (Some(text), _) => Body::Text(text.clone()),
             (None, Some(file)) => Body::Bytes(
-                std::fs::read(file)
+                semel_gateway::named::read(file, MOST_OF_A_BODY)
                     .map_err(|error| Failure::usage(format!("cannot read --body-file {}: {error}", file.display())))?
                     .into(),
             ),

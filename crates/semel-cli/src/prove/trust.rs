@@ -31,6 +31,9 @@ impl std::fmt::Debug for Secure {
     }
 }
 
+/// More than all the authorities of a machine take.
+const MOST: u64 = 4 << 20;
+
 impl Trust {
     /// The machine's authorities and those of the PEM file, which is read at once.
     ///
@@ -39,14 +42,12 @@ impl Trust {
     pub fn with(file: Option<&Path>) -> Result<Self, Failure> {
         let Some(file) = file else { return Ok(Self::default()) };
         let shown = file.display();
-        let wrong = |why: pem::Error| match why {
-            pem::Error::Io(error) => Failure::usage(format!("--ca: cannot read {shown}: {error}")),
-            _ => Failure::usage(format!(
-                "--ca: {shown} is no PEM file; an authority's begins -----BEGIN CERTIFICATE-----"
-            )),
+        let read = semel_gateway::named::read(file, MOST);
+        let pem = read.map_err(|error| Failure::usage(format!("--ca: cannot read {shown}: {error}")))?;
+        let wrong = |_: pem::Error| {
+            Failure::usage(format!("--ca: {shown} is no PEM file; an authority's begins -----BEGIN CERTIFICATE-----"))
         };
-        let named =
-            CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(wrong)?;
+        let named: Vec<_> = CertificateDer::pem_slice_iter(&pem).collect::<Result<_, _>>().map_err(wrong)?;
         let mut roots = RootCertStore::empty();
         if named.is_empty() {
             return Err(Failure::usage(format!("--ca: there is no certificate in {shown}")));

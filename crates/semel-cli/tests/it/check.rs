@@ -103,6 +103,15 @@ async fn a_file_that_cannot_be_read_is_a_usage_error() {
     assert_eq!(ended.code, 2, "{ended:?}");
 }
 
+/// Read to its end it fills the machine's memory.
+#[tokio::test]
+async fn a_file_that_never_ends_is_a_usage_error() {
+    let (dir, _) = dir_with(GOOD);
+    let ended = check(&dir, &["/dev/zero"]).await;
+    assert_eq!(ended.code, 2, "{ended:?}");
+    assert!(ended.err.contains("/dev/zero: it has more than 4194304 bytes, which is the limit here"), "{ended:?}");
+}
+
 #[tokio::test]
 async fn json_carries_findings_and_values_with_their_origin() {
     let (dir, _) = dir_with(&format!("{GOOD}ttl = \"2min\"\n"));

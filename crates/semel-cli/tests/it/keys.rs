@@ -216,6 +216,24 @@ async fn stats_count_by_what_is_asked_for() {
     assert!(words.out.starts_with("RULE     RECORDS      SIZE  ENDS IN\nsubmit         3"), "{}", words.out);
 }
 
+#[tokio::test]
+async fn metrics_that_never_end_are_a_usage_error() {
+    let seeded = Seeded::new().await;
+    let ended = seeded.keys(&["stats", "--gateway", "/dev/zero"]).await;
+    assert_eq!(ended.code, 2, "{ended:?}");
+    assert!(ended.err.contains("/dev/zero: it has more than 16777216 bytes"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_reason_as_long_as_a_book_is_a_usage_error() {
+    let seeded = Seeded::new().await;
+    let ended = seeded.keys(&["purge", "--yes", "--reason", &"ä".repeat(501)]).await;
+    assert_eq!(ended.code, 2, "{ended:?}");
+    assert!(ended.err.contains("it has 1002 bytes, and may have 1000"), "{ended:?}");
+    let ended = seeded.keys(&["purge", "--yes", "--reason", &"ä".repeat(500)]).await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+}
+
 /// What is kept far longer than its copies come takes room for nobody.
 #[tokio::test]
 async fn stats_mark_a_rule_whose_records_outlive_their_copies_tenfold() {

@@ -198,8 +198,11 @@ fn configured(file: &Path) -> Result<Secret, OpenError> {
     read_secret(file).map_err(|why| OpenError::SecretFile(file.to_owned(), why))
 }
 
+/// No secret and no password is larger.
+const MOST_OF_A_SECRET: u64 = 64 << 10;
+
 fn read_secret(file: &Path) -> Result<Secret, String> {
-    let material = std::fs::read(file).map_err(|error| error.to_string())?;
+    let material = crate::named::read(file, MOST_OF_A_SECRET).map_err(|error| error.to_string())?;
     Secret::from_material(&material).map_err(|error| error.to_string())
 }
 

@@ -84,7 +84,7 @@ fn address(url: &SharedUrl, store: &Store) -> Result<String, OpenError> {
 
 fn read_password(file: &Path) -> Result<String, OpenError> {
     let bad = |why: String| OpenError::PasswordFile(file.to_owned(), why);
-    let text = std::fs::read_to_string(file).map_err(|error| bad(error.to_string()))?;
+    let text = crate::named::read_text(file, super::MOST_OF_A_SECRET).map_err(|error| bad(error.to_string()))?;
     match text.trim_end_matches(['\n', '\r']) {
         "" => Err(bad("it is empty".to_owned())),
         word => Ok(word.to_owned()),
