@@ -30,14 +30,18 @@ impl One {
     }
 }
 
-/// Scripts are told apart by how many arguments they take.
+/// Claims and completions are told apart by the part of a record that they bring, which begins with its state; renewals by
+/// how many arguments they take.
 pub(super) fn is(call: StoreCall, request: &Request<'_>) -> bool {
-    let words: &[u8] = match call {
-        StoreCall::Claim => b"*15\r\n$7\r\nEVALSHA\r\n",
-        StoreCall::Renew => b"*8\r\n$7\r\nEVALSHA\r\n",
-        StoreCall::Complete => b"*12\r\n$7\r\nEVALSHA\r\n",
-    };
-    request.bytes.starts_with(words)
+    // The name of the key stands before it; the rest of the record is none of this.
+    let begin = &request.bytes[..request.bytes.len().min(512)];
+    let brings = |part: &[u8]| begin.windows(part.len()).any(|bytes| bytes == part);
+    let (claims, completes) = (brings(b"\r\n$24\r\nSML\x01\x01"), brings(b"\r\n$40\r\nSML\x01\x02"));
+    match call {
+        StoreCall::Claim => claims,
+        StoreCall::Complete => completes,
+        StoreCall::Renew => begin.starts_with(b"*8\r\n$7\r\nEVALSHA\r\n") && !completes,
+    }
 }
 
 impl Backing for One {
