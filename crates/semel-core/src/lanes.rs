@@ -82,17 +82,8 @@ const HANDFUL: usize = 32;
 
 /// How many to take of so many. The last ones go one by one: between taking them out and laying them into a lane nobody
 /// finds them.
-const fn handful(left: usize) -> usize {
-    let share = left / LANES;
-    if share > HANDFUL {
-        HANDFUL
-    } else if share > 0 {
-        share
-    } else if left > 0 {
-        1
-    } else {
-        0
-    }
+fn handful(left: usize) -> usize {
+    if left == 0 { 0 } else { (left / LANES).clamp(1, HANDFUL) }
 }
 
 impl Places {
