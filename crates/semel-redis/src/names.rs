@@ -1,8 +1,13 @@
 //! The names of keys: `prefix:namespace:kind:hex`, which `SCAN MATCH semel:token:orders:t:*` finds by hand.
 
+use std::fmt::Write as _;
+
 use semel_core::identity::Identity;
 
 use crate::address::BadUrl;
+
+/// Of what follows a prefix: the namespace, the kind, and 64 digits.
+const LONGEST: usize = 160;
 
 /// Names under one prefix.
 #[derive(Clone, Debug)]
@@ -21,7 +26,10 @@ impl Names {
 
     /// The key of a record.
     pub(crate) fn key(&self, id: &Identity) -> String {
-        format!("{}:{id}", self.prefix)
+        let mut key = String::with_capacity(self.prefix.len() + LONGEST);
+        // Writing to a string cannot fail.
+        let _ = write!(key, "{}:{id}", self.prefix);
+        key
     }
 
     /// Whose record a key is.
