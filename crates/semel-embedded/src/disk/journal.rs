@@ -13,6 +13,7 @@
 mod index;
 mod layout;
 mod manifest;
+mod notes;
 mod replay;
 mod segment;
 #[cfg(test)]

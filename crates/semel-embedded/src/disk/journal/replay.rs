@@ -15,7 +15,7 @@ use super::{
     Accepts, Manifest,
     index::{Index, Place, Short},
     layout::{BATCH, BatchHead, Entry, Note, Noted, Reached, Seal, SegmentHead, SummaryHead},
-    segment::{self, Notes, Segment, Summary, path_of},
+    segment::{self, Known, Segment, Summary, path_of},
 };
 use crate::{OpenError, directory::ACCEPT, disk::Mark};
 
@@ -176,7 +176,7 @@ struct State {
 impl State {
     fn take_in(&mut self, read: ReadSegment) {
         let ReadSegment { head, path, file, len, last_batch, notes, summary } = read;
-        let kept = summary.map_or_else(Notes::none, Notes::There);
+        let kept = summary.map_or_else(Known::none, Known::There);
         let segment = Arc::new(Segment::new(head.number, path, file, kept, len, last_batch));
         self.segments.insert(head.number, Arc::clone(&segment));
         for note in &notes {

@@ -14,6 +14,7 @@ use semel_core::StoreTime;
 use super::{
     index::{Index, Place},
     layout::{Note, Noted, Seal, SegmentHead, SummaryHead},
+    notes::Notes,
 };
 
 /// How many notes of a summary are read at once.
@@ -29,14 +30,13 @@ pub(super) struct Segment {
     len: AtomicU64,
     /// The number of its last batch.
     last_batch: AtomicU64,
-    notes: Mutex<Notes>,
+    notes: Mutex<Known>,
 }
 
 /// What is known of a segment's entries.
-pub(super) enum Notes {
-    /// In memory, in the order of the entries: it is written to, or was until a moment ago. No resolved one ends before
-    /// `earliest`.
-    Here { notes: Vec<Note>, earliest: StoreTime, overruled: usize },
+pub(super) enum Known {
+    /// In memory: it is written to, or was until a moment ago. No resolved one ends before `earliest`.
+    Here { notes: Notes, earliest: StoreTime },
     /// In its summary, by their ends.
     There(Summary),
 }
@@ -50,50 +50,25 @@ pub(super) struct Summary {
     earliest: StoreTime,
 }
 
-impl Notes {
+impl Known {
     pub(super) fn none() -> Self {
-        Self::Here { notes: Vec::new(), earliest: StoreTime::MAX, overruled: 0 }
+        Self::Here { notes: Notes::default(), earliest: StoreTime::MAX }
     }
 
     fn add(&mut self, note: Note) {
-        let Self::Here { notes, earliest, overruled } = self else { return };
+        let Self::Here { notes, earliest } = self else { return };
         if note.kind == Noted::Resolved {
             *earliest = note.ends.min(*earliest);
-        }
-        if notes.len() == notes.capacity() {
-            if *overruled > notes.len() / 8 {
-                notes.retain(|n| n.kind != Noted::Overruled);
-                *overruled = 0;
-            }
-            // By an eighth: there may be a hundred thousand.
-            notes.reserve_exact(notes.len() / 8 + 64);
         }
         notes.push(note);
     }
 
     /// An entry later in the same segment is about the same digest as the one at `place`.
     fn overrule(&mut self, place: Place) {
-        let Self::Here { notes, overruled, .. } = self else { return };
-        if let Some(at) = behind(notes, place.offset)
-            && notes[at].kind != Noted::Overruled
-        {
-            notes[at].kind = Noted::Overruled;
-            *overruled += 1;
+        if let Self::Here { notes, .. } = self {
+            notes.overrule(place.offset);
         }
     }
-}
-
-/// Where the note of an entry is. Mostly it came not long ago, and the notes in the middle of a hundred thousand are in no
-/// cache: looked for from the end on, in steps that double.
-fn behind(notes: &[Note], offset: u32) -> Option<usize> {
-    let mut step = 16;
-    let mut from = notes.len().saturating_sub(step);
-    while from > 0 && notes[from].place.offset > offset {
-        step *= 2;
-        from = notes.len().saturating_sub(step);
-    }
-    let to = (from + step).min(notes.len());
-    notes[from..to].binary_search_by_key(&offset, |n| n.place.offset).ok().map(|at| from + at)
 }
 
 pub(super) fn path_of(dir: &Path, number: u32) -> PathBuf {
@@ -108,10 +83,10 @@ impl Segment {
         file.write_all_at(&head.encode(seal), 0)?;
         file.sync_all()?;
         super::sync_dir(dir)?;
-        Ok(Self::new(head.number, path, file, Notes::none(), SegmentHead::LEN as u64, head.after.batch))
+        Ok(Self::new(head.number, path, file, Known::none(), SegmentHead::LEN as u64, head.after.batch))
     }
 
-    pub(super) fn new(number: u32, path: PathBuf, file: File, notes: Notes, len: u64, last_batch: u64) -> Self {
+    pub(super) fn new(number: u32, path: PathBuf, file: File, notes: Known, len: u64, last_batch: u64) -> Self {
         let (live, len, last_batch) = (AtomicU64::new(0), AtomicU64::new(len), AtomicU64::new(last_batch));
         Self { number, path, file, live, len, last_batch, notes: Mutex::new(notes) }
     }
@@ -146,7 +121,7 @@ impl Segment {
     }
 
     pub(super) fn is_summarised(&self) -> bool {
-        matches!(&*self.notes.lock(), Notes::There(_))
+        matches!(&*self.notes.lock(), Known::There(_))
     }
 
     pub(super) fn read(&self, place: Place) -> io::Result<Vec<u8>> {
@@ -166,7 +141,7 @@ impl Segment {
         };
         let mut gone = 0;
         match &mut *self.notes.lock() {
-            Notes::Here { notes, earliest, .. } if *earliest <= until => {
+            Known::Here { notes, earliest } if *earliest <= until => {
                 *earliest = StoreTime::MAX;
                 for note in notes.iter_mut().filter(|n| n.kind == Noted::Resolved) {
                     if note.ends <= until && gone < max {
@@ -178,7 +153,7 @@ impl Segment {
                     }
                 }
             }
-            Notes::There(summary) if summary.earliest <= until => {
+            Known::There(summary) if summary.earliest <= until => {
                 while gone < max && summary.next < summary.notes {
                     for note in summary.read(summary.next, CHUNK, self.number)? {
                         summary.earliest = note.ends;
@@ -195,7 +170,7 @@ impl Segment {
                     summary.earliest = StoreTime::MAX;
                 }
             }
-            Notes::Here { .. } | Notes::There(_) => {}
+            Known::Here { .. } | Known::There(_) => {}
         }
         Ok(gone)
     }
@@ -204,10 +179,10 @@ impl Segment {
     /// one counts: what a later segment says may not be synced.
     pub(super) fn summarise(&self) -> io::Result<()> {
         let mut last = match &*self.notes.lock() {
-            Notes::Here { notes, .. } => {
+            Known::Here { notes, .. } => {
                 notes.iter().filter(|n| n.kind != Noted::Overruled).copied().collect::<Vec<_>>()
             }
-            Notes::There(_) => return Ok(()),
+            Known::There(_) => return Ok(()),
         };
         last.sort_by_key(|n| (n.short, n.place.offset));
         last.reverse();
@@ -224,15 +199,15 @@ impl Segment {
         File::open(&temporary)?.sync_all()?;
         fs::rename(&temporary, &path)?;
         // What was purged meanwhile is met once more, and is not there.
-        *self.notes.lock() = Notes::There(Summary::open(&path, &last)?);
+        *self.notes.lock() = Known::There(Summary::open(&path, &last)?);
         Ok(())
     }
 
     /// How large its summary is, at most.
     pub(super) fn summary_len(&self) -> u64 {
         match &*self.notes.lock() {
-            Notes::Here { notes, .. } => (SummaryHead::LEN + notes.len() * Note::LEN) as u64,
-            Notes::There(_) => 0,
+            Known::Here { notes, .. } => (SummaryHead::LEN + notes.len() * Note::LEN) as u64,
+            Known::There(_) => 0,
         }
     }
 
@@ -243,8 +218,8 @@ impl Segment {
     /// All notes of a summarised segment.
     pub(super) fn notes(&self) -> io::Result<Vec<Note>> {
         match &*self.notes.lock() {
-            Notes::Here { notes, .. } => Ok(notes.clone()),
-            Notes::There(summary) => summary.read(0, usize::MAX, self.number),
+            Known::Here { notes, .. } => Ok(notes.iter().copied().collect()),
+            Known::There(summary) => summary.read(0, usize::MAX, self.number),
         }
     }
 
@@ -278,24 +253,5 @@ impl Summary {
         let (notes, _) = bytes.as_chunks::<{ Note::LEN }>();
         let read = |n| Note::decode(n, segment).ok_or_else(|| io::Error::other("a note in a summary is damaged"));
         notes.iter().map(read).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_note_is_found_wherever_it_is() {
-        for len in [0_u32, 1, 15, 16, 17, 31, 33, 1_000] {
-            let at = |offset| Place { segment: 1, offset, len: 5 };
-            let note = |n| Note { short: [0; 16], place: at(10 + 2 * n), kind: Noted::Removal, ends: StoreTime::MAX };
-            let notes: Vec<Note> = (0..len).map(note).collect();
-            for (n, note) in notes.iter().enumerate() {
-                assert_eq!(behind(&notes, note.place.offset), Some(n), "{n} of {len}");
-                assert_eq!(behind(&notes, note.place.offset - 1), None);
-            }
-            assert_eq!(behind(&notes, 10 + 2 * len), None);
-        }
     }
 }
