@@ -1,8 +1,8 @@
 //! The scripts: one key each, declared; the server's clock; one command per call.
 
-use std::sync::LazyLock;
+use std::{io::Write as _, sync::LazyLock};
 
-use redis::Cmd;
+use redis::{Cmd, RedisWrite, ToRedisArgs};
 
 /// A script's source and digest, with and without the line that only servers from 7.0 on know.
 #[derive(Debug)]
@@ -105,7 +105,34 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Arg<'a> {
     Bytes(&'a [u8]),
+    /// One after the other: together one argument.
+    Joined(&'a [u8], &'a [u8]),
     Number(i64),
+}
+
+impl Arg<'_> {
+    /// How long it is, about.
+    fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Joined(first, second) => first.len() + second.len(),
+            Self::Number(_) => 20,
+        }
+    }
+}
+
+impl ToRedisArgs for Arg<'_> {
+    fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
+        match self {
+            Self::Bytes(bytes) => out.write_arg(bytes),
+            Self::Number(number) => number.write_redis_args(out),
+            Self::Joined(first, second) => {
+                let mut out = out.writer_for_next_arg();
+                // Into memory: it cannot fail.
+                let _ = out.write_all(first).and_then(|()| out.write_all(second));
+            }
+        }
+    }
 }
 
 /// One script on one key: all that is needed to send it, and to send it again.
@@ -128,16 +155,15 @@ pub(crate) enum By {
 impl Call<'_> {
     pub(crate) fn command(&self, by: By, is_modern: bool) -> Cmd {
         let source = self.script.source(is_modern);
-        let mut command = match by {
-            By::Digest => redis::cmd("EVALSHA"),
-            By::Text => redis::cmd("EVAL"),
+        let (name, source) = match by {
+            By::Digest => ("EVALSHA", &source.sha),
+            By::Text => ("EVAL", &source.text),
         };
-        command.arg(if by == By::Digest { &source.sha } else { &source.text }).arg(1).arg(self.key);
+        let len = source.len() + self.key.len() + self.args.iter().map(Arg::len).sum::<usize>();
+        let mut command = Cmd::with_capacity(4 + self.args.len(), name.len() + 1 + len);
+        command.arg(name).arg(source).arg(1).arg(self.key);
         for arg in &self.args {
-            match arg {
-                Arg::Bytes(bytes) => command.arg(*bytes),
-                Arg::Number(number) => command.arg(*number),
-            };
+            command.arg(arg);
         }
         command
     }
@@ -157,11 +183,13 @@ mod tests {
 
     #[test]
     fn a_script_names_its_one_key() {
-        let call = Call { script: &SCRIPTS.renew, key: "semel:k", args: vec![Arg::Bytes(b"o"), Arg::Number(-7)] };
+        let args = vec![Arg::Bytes(b"o"), Arg::Joined(b"a\0", b"bc"), Arg::Number(-7)];
+        let call = Call { script: &SCRIPTS.renew, key: "semel:k", args };
         let packed = call.command(By::Digest, true).get_packed_command();
         let sha = &SCRIPTS.renew.source(true).sha;
-        let expected =
-            format!("*6\r\n$7\r\nEVALSHA\r\n$40\r\n{sha}\r\n$1\r\n1\r\n$7\r\nsemel:k\r\n$1\r\no\r\n$2\r\n-7\r\n");
+        let expected = format!(
+            "*7\r\n$7\r\nEVALSHA\r\n$40\r\n{sha}\r\n$1\r\n1\r\n$7\r\nsemel:k\r\n$1\r\no\r\n$4\r\na\0bc\r\n$2\r\n-7\r\n"
+        );
         assert_eq!(String::from_utf8(packed).unwrap(), expected);
     }
 }

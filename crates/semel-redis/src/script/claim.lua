@@ -1,8 +1,8 @@
--- head(magic state flags fp_v 0 owner) middle(attempt fp) rest not_after lease hold+keep more(needs_token parameters grace)
-if now > tonumber(ARGV[4]) then return {-2, now} end
+-- head(magic state flags fp_v 0 owner) tail(attempt fp rest) asks(not_after lease hold+keep needs_token parameters grace) px
+if now > not_after then return {-2, now} end
 local m1, s1, flags, version, z1, owner = struct.unpack('>c4BBBBc16', ARGV[1])
 local n1, print = struct.unpack('>I4c32', ARGV[2])
-local token, asked, grace = struct.unpack('>Bc4I8', ARGV[7])
+local asked, grace = struct.unpack('>c4I8', ARGV[3], 26)
 local needs_token, take, attempt, unresolved = token == 1, false, 1, 0
 if not here then
   take = not needs_token
@@ -19,7 +19,7 @@ elseif ow ~= owner then
   end
 end
 if not take then return {0, now, redis.call('GET', K)} end
-local fence, lease = math.max((fe or 0) + 1, now), now + tonumber(ARGV[5])
+local fence, lease = math.max((fe or 0) + 1, now), now + asked_lease
 flags = bit.bor(here and bit.band(fl, 1) or 0, flags)
-put(1, flags, version, owner, fence, lease, lease + tonumber(ARGV[6]), attempt, print, ARGV[3])
+put(1, flags, version, owner, fence, lease, lease + asked_more, attempt, print, string.sub(ARGV[2], 37))
 return {1, now, fence, attempt, unresolved}

@@ -36,6 +36,28 @@ const FENCE: usize = 24;
 const EXPIRES_AT: usize = 40;
 const ATTEMPT: usize = 48;
 
+/// How long what nobody told the outcome of stays after its end, so that the end can be told.
+const UNTOLD: Duration = Duration::from_secs(7 * 86_400);
+
+/// For how many milliseconds a key stays whose record ends after `span`. A second longer: the server counts from its own look
+/// at its clock, which may have been before the script's.
+fn stays(span: Duration) -> Arg<'static> {
+    Arg::Number(in_micros(span) / 1_000 + 1_000)
+}
+
+/// The numbers of a claim, as one argument: the server turns text into numbers more slowly than it takes them apart.
+fn asks(ask: &Ask, more: Duration) -> [u8; 37] {
+    let mut asks = [0; 37];
+    let numbers = [ask.not_after.as_micros(), in_micros(ask.lease), in_micros(more)];
+    for (place, number) in asks.chunks_exact_mut(8).zip(numbers) {
+        place.copy_from_slice(&number.to_be_bytes());
+    }
+    asks[24] = u8::from(ask.needs_token);
+    asks[25..29].copy_from_slice(&ask.fingerprint.version().parameters.to_be_bytes());
+    asks[29..].copy_from_slice(&in_micros(ask.grace).to_be_bytes());
+    asks
+}
+
 /// The attempt of a claim that found nothing.
 const FIRST: u32 = 1;
 
@@ -57,18 +79,13 @@ impl RedisStore {
     async fn claim_it(&self, ask: &Ask) -> Result<Claimed, StoreError> {
         let takes = Flags::when(ask.takeover, Flags::TAKEOVER);
         let header = header(StateCode::InFlight, takes, &ask.fingerprint, ask.owner(), None, FIRST);
-        let mut more = [0; 13];
-        more[0] = u8::from(ask.needs_token);
-        more[1..5].copy_from_slice(&ask.fingerprint.version().parameters.to_be_bytes());
-        more[5..].copy_from_slice(&in_micros(ask.grace).to_be_bytes());
+        let more = ask.hold.saturating_add(ask.keep);
+        let asks = asks(ask, more);
         let args = vec![
             Arg::Bytes(&header[..FENCE]),
-            Arg::Bytes(&header[ATTEMPT..]),
-            Arg::Bytes(&ask.rest),
-            Arg::Number(ask.not_after.as_micros()),
-            micros(ask.lease),
-            micros(ask.hold.saturating_add(ask.keep)),
-            Arg::Bytes(&more),
+            Arg::Joined(&header[ATTEMPT..], &ask.rest),
+            Arg::Bytes(&asks),
+            stays(ask.lease.saturating_add(more).saturating_add(UNTOLD)),
         ];
         let mut told = self.run(&SCRIPTS.claim, &ask.identity, args).await?;
         let now = told.now;
@@ -114,8 +131,8 @@ impl RedisStore {
                 let kept = Flags::when(*body_kept, Flags::BODY_KEPT);
                 let (owner, fence) = (claim.owner(), Some(claim.fence()));
                 let header = header(StateCode::Done, kept, fingerprint, owner, fence, claim.attempt());
-                let (head, middle) = (Arg::Bytes(&header[..EXPIRES_AT]), Arg::Bytes(&header[ATTEMPT..]));
-                let args = vec![head, middle, Arg::Bytes(rest), micros(*ttl)];
+                let tail = Arg::Joined(&header[ATTEMPT..], rest);
+                let args = vec![Arg::Bytes(&header[..EXPIRES_AT]), tail, micros(*ttl), stays(*ttl)];
                 settled(self.run(&SCRIPTS.complete, claim.identity(), args).await?)
             }
             Settlement::Unknown { fingerprint, rest, ttl } => {

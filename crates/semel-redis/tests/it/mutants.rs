@@ -112,7 +112,7 @@ bugs! {
         SETTLES "renew" "math.max(le, math"
         => "math.max(0, math", by renew::a_renewal_never_shortens_a_lease;
     a_claim_without_a_deadline_is_caught:
-        PLAIN "claim" "if now - ARGV[4] > 0 then"
+        PLAIN "claim" "  if now > not_after then"
         => "if false then", by claim::a_late_claim_is_refused;
     a_fence_of_the_clock_alone_is_caught:
         PLAIN "claim" "math.max((fe or 0) + 1, now)"
@@ -136,11 +136,11 @@ bugs! {
         PLAIN "claim" "take = not needs_token\n  if there"
         => "take = true\n  if there", by token::what_was_not_issued_is_not_granted;
     a_fresh_claim_over_what_is_there_is_caught:
-        PLAIN "claim" "'NX', 'PXAT'"
-        => "'PXAT'", by claim::a_second_claim_finds_the_first;
+        PLAIN "claim" "'NX', 'PX'"
+        => "'PX'", by claim::a_second_claim_finds_the_first;
     a_token_made_by_its_claim_is_caught:
-        PLAIN "claim" "string.byte(ARGV[7]) == 0"
-        => "true", by token::what_was_not_issued_is_not_granted;
+        PLAIN "claim" "if token == 0 then"
+        => "if true then", by token::what_was_not_issued_is_not_granted;
     a_completion_sent_again_that_is_refused_is_caught:
         SETTLES "complete" "if own and st == 2 then return {1, now, 0} end"
         => "", by complete::a_completion_sent_again_is_ok_and_changes_nothing;
@@ -160,16 +160,16 @@ bugs! {
         PLAIN "claim" "if stays and struct.unpack('>I8', found, 41) > now then"
         => "if stays then", by fence::an_expired_record_is_the_floor_of_the_next_fence;
     a_completion_of_anybodys_claim_is_caught:
-        SETTLES "complete" " and holder == string.sub(ARGV[1], 9, 32)"
+        SETTLES "complete" " and string.sub(held, 9, 32) == string.sub(ARGV[1], 9, 32)"
         => "", by complete::a_completion_over_a_newer_claim_is_refused;
     a_completion_of_anything_held_is_caught:
-        SETTLES "complete" " and st == 1 and (fl == 0"
-        => " and (fl == 0", by complete::what_its_owner_parked_is_not_completed;
+        SETTLES "complete" "if st == 1 and (fl == 0"
+        => "if (fl == 0", by complete::what_its_owner_parked_is_not_completed;
     a_completion_that_forgets_the_token_is_caught:
         SETTLES "complete" "(fl == 0 or fl == 2)"
         => "true", by token::a_token_is_used_once;
     a_completion_that_forgets_the_end_is_caught:
-        SETTLES "complete" "if ex > now then"
+        SETTLES "complete" "if struct.unpack('>I8', held, 41) > now then"
         => "if true then", by complete::a_completion_past_the_end_is_recorded;
     a_completion_that_needs_a_record_is_caught:
         SETTLES "complete" "if not here or st == 0"
@@ -199,6 +199,6 @@ bugs! {
         PLAIN "withdraw" "st ~= 0 or "
         => "", by token::only_an_unused_token_is_withdrawn;
     a_lease_as_time_to_live_is_caught:
-        PLAIN "claim" "math.ceil(ends / 1000) + 604800000)"
-        => "math.ceil(lease / 1000))", by claim::a_record_in_flight_does_not_expire_before_its_unknown;
+        PLAIN "claim" "'PX', ARGV[4])"
+        => "'PX', math.ceil(asked_lease / 1000))", by claim::a_record_in_flight_does_not_expire_before_its_unknown;
 }
