@@ -30,6 +30,7 @@ SHARED = {
     "redis": ("gateway on Redis, fresh keys", "peer", 1, 1.0),
     "postgres": ("gateway on PostgreSQL, fresh keys", "peer", 1, None),
     "mariadb": ("gateway on MariaDB, fresh keys", "peer", 1, None),
+    "bare-copies": ("a server that answers at once and looks nothing up, copies", "peer-copies", 1, None),
     "peer-copies": ("SET NX by hand, copies", "peer-copies", 0, None),
     "redis-copies": ("gateway on Redis, copies", "peer-copies", 0, 2.0),
     "postgres-copies": ("gateway on PostgreSQL, copies", "peer-copies", 0, None),
