@@ -20,7 +20,7 @@ pub(crate) struct Look {
 }
 
 /// Looks at every master.
-pub(crate) async fn look(topology: &Topology, dialer: &Dialer) -> Result<Look, StoreError> {
+pub(crate) async fn look(topology: &Topology, dialer: &Dialer, awaited: u32) -> Result<Look, StoreError> {
     let masters = topology.masters().await?;
     let (mut findings, mut durability) = (Vec::new(), None);
     let is_cluster = matches!(topology, Topology::Cluster(_));
@@ -44,7 +44,7 @@ pub(crate) async fn look(topology: &Topology, dialer: &Dialer) -> Result<Look, S
             Target::Node(_) | Target::Primary(_) => Watch::nobody(),
         };
         let place = if masters.len() > 1 { Some(master.place()) } else { None };
-        judge::judge(&answers, &watch, place.as_deref(), &mut findings);
+        judge::judge(&answers, &watch, awaited, place.as_deref(), &mut findings);
         let this = judge::durability(&answers);
         durability = Some(weaker(durability.unwrap_or(this), this));
     }

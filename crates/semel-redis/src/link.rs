@@ -4,6 +4,7 @@
 //! says nothing for too long loses its connection, also where every caller has left before the time-out: what counts
 //! is since when calls wait for any answer.
 
+mod confirm;
 mod dial;
 mod follow;
 
@@ -24,8 +25,11 @@ use semel_core::{
 };
 use tokio::sync::watch;
 
-use self::dial::Dialed;
-pub(crate) use self::dial::{Dialer, Target};
+pub(crate) use self::{
+    confirm::Confirm,
+    dial::{Dialer, Target},
+};
+use self::{confirm::Pool, dial::Dialed};
 use crate::{
     address::Host,
     script::{By, Call},
@@ -39,6 +43,8 @@ const REST: Duration = Duration::from_millis(20);
 #[derive(Clone)]
 pub(crate) struct Wire {
     connection: MultiplexedConnection,
+    /// For calls that wait for replicas; empty where none do.
+    pool: Arc<Pool>,
     /// The server knows the first line of settling scripts (7.0).
     is_modern: bool,
     serial: u64,
@@ -51,6 +57,8 @@ pub(crate) enum Trouble {
     Unsent(StoreError),
     /// It was sent; see [`verdict`].
     Sent(RedisError),
+    /// It was done, and not enough replicas have it.
+    Unconfirmed(StoreError),
 }
 
 impl Trouble {
@@ -63,7 +71,7 @@ impl Trouble {
 impl From<Trouble> for StoreError {
     fn from(trouble: Trouble) -> Self {
         match trouble {
-            Trouble::Unsent(error) => error,
+            Trouble::Unsent(error) | Trouble::Unconfirmed(error) => error,
             Trouble::Sent(error) => verdict::of(error),
         }
     }
@@ -185,9 +193,9 @@ impl Link {
             let serial = link.serials.fetch_add(1, Ordering::AcqRel);
             let dialed = link.dialer.dial(&link.target).await;
             let result = match dialed {
-                Ok(Dialed { connection, is_modern, host }) => {
+                Ok(Dialed { connection, pool, is_modern, host }) => {
                     link.at.send_replace(Some(host));
-                    Ok(Wire { connection, is_modern, serial })
+                    Ok(Wire { connection, pool, is_modern, serial })
                 }
                 Err(error) => Err(Why::of(&error)),
             };
@@ -228,6 +236,9 @@ impl Link {
 
     /// Runs a script; a server that lost it gets it in full. `asking` follows a slot that is on the move.
     pub(crate) async fn run(self: &Arc<Self>, call: &Call<'_>, asking: bool) -> Result<Value, Trouble> {
+        if let Some(confirm) = self.dialer.confirm {
+            return self.run_confirmed(call, asking, confirm).await;
+        }
         for by in [By::Digest, By::Text] {
             let result = self.exchange(async |wire: &mut Wire| wire.run(call, by, asking).await).await.and_then(answer);
             match result {

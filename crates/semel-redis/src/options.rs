@@ -22,6 +22,12 @@ pub struct Options {
     /// How long a connection may take until it can be used, and how long a server may say nothing before its
     /// connection is given up. 1 s.
     pub connect_timeout: Duration,
+    /// How many replicas must have a claim or an outcome before it counts; 0, the default, asks none. Where fewer have it in time
+    /// the call fails, and nobody can tell what it did: it is done on the primary, and a failover may undo it.
+    pub replicas: u32,
+    /// How long that may take: less than the engine's own time-out, so that the caller hears why. 200 ms; below
+    /// [`response_timeout`](Self::response_timeout) in any case.
+    pub replica_timeout: Duration,
     /// How long an answer may take. The engine's own time-out is shorter as a rule. 1 s.
     pub response_timeout: Duration,
 }
@@ -36,6 +42,8 @@ impl Default for Options {
             #[cfg(feature = "tls")]
             tls: Tls::default(),
             connect_timeout: Duration::from_secs(1),
+            replicas: 0,
+            replica_timeout: Duration::from_millis(200),
             response_timeout: Duration::from_secs(1),
         }
     }
@@ -49,6 +57,8 @@ impl fmt::Debug for Options {
             .field("user", &self.user)
             .field("password", &self.password.as_ref().map(|_| "…"))
             .field("connect_timeout", &self.connect_timeout)
+            .field("replicas", &self.replicas)
+            .field("replica_timeout", &self.replica_timeout)
             .field("response_timeout", &self.response_timeout)
             .finish()
     }

@@ -79,6 +79,7 @@ pub(crate) struct Scripts {
     pub(crate) mark: Script,
     pub(crate) audit: Script,
     pub(crate) audited: Script,
+    pub(crate) touch: Script,
 }
 
 /// Made once: their digests are.
@@ -99,6 +100,7 @@ pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(|| Scripts {
     mark: Script::settling_whole(include_str!("script/mark.lua")),
     audit: Script::settling_whole(include_str!("script/audit.lua")),
     audited: Script::reading(include_str!("script/audited.lua")),
+    touch: Script::settling_whole(include_str!("script/touch.lua")),
 });
 
 /// An argument of a script.

@@ -18,7 +18,7 @@ use crate::{
     address::Address,
     error::ConnectError,
     inspect,
-    link::Dialer,
+    link::{Confirm, Dialer},
     mark::Marks,
     names::Names,
     reply::Told,
@@ -42,6 +42,9 @@ const LONGEST: Duration = Duration::from_micros(1 << 50);
 /// [`StoreAdmin`]: semel_core::store::StoreAdmin
 pub struct RedisStore {
     topology: Arc<Topology>,
+    /// Connections for the calls that wait for replicas, where any do.
+    confirmed: Option<Topology>,
+    replicas: u32,
     dialer: Arc<Dialer>,
     marks: Arc<Marks>,
     more_marks: Vec<String>,
@@ -75,34 +78,59 @@ impl RedisStore {
             address.login.password = options.password;
         }
         let marks = Marks::new(options.secret, env.clone());
-        let dialer = Arc::new(Dialer {
-            env: env.clone(),
-            login: address.login.clone(),
-            db: address.db,
-            tls: address.tls,
-            #[cfg(feature = "tls")]
-            certificates: options.tls,
-            connect_timeout: options.connect_timeout,
-            response_timeout: options.response_timeout,
-            marks: Arc::clone(&marks),
-            mark_key: names.mark(),
-            sentinels: Mutex::default(),
-        });
+        let dialer = |confirm| {
+            Arc::new(Dialer {
+                env: env.clone(),
+                login: address.login.clone(),
+                db: address.db,
+                tls: address.tls,
+                #[cfg(feature = "tls")]
+                certificates: options.tls.clone(),
+                connect_timeout: options.connect_timeout,
+                response_timeout: options.response_timeout,
+                confirm,
+                marks: Arc::clone(&marks),
+                mark_key: names.mark(),
+                sentinels: Mutex::default(),
+            })
+        };
+        let confirm =
+            Confirm { replicas: options.replicas, within: options.replica_timeout.min(options.response_timeout / 2) };
+        let confirmed = (confirm.replicas > 0).then(|| Topology::new(&address, dialer(Some(confirm))));
+        let dialer = dialer(None);
         let topology = Arc::new(Topology::new(&address, Arc::clone(&dialer)));
         if let Err(error) = read_mark(&topology, &marks, &names).await {
             return Err(marks.refused().map_or(ConnectError::Unavailable(error), ConnectError::Mark));
         }
         let more_marks = topology.more_marks(&names.mark());
         read_more_marks(&topology, &marks, &more_marks).await;
-        let look = inspect::look(&topology, &dialer).await.map_err(ConnectError::Unavailable)?;
+        let look = inspect::look(&topology, &dialer, confirm.replicas).await.map_err(ConnectError::Unavailable)?;
         let fatal: Vec<_> = look.findings.into_iter().filter(|finding| finding.grade == Grade::Fatal).collect();
         if !fatal.is_empty() {
             return Err(ConnectError::Unfit(fatal));
         }
+        if let Some(confirmed) = &confirmed {
+            confirmed.reach(&names.mark()).await.map_err(ConnectError::Unavailable)?;
+        }
         let secret = marks.secret().ok_or(ConnectError::Mark(MarkError::NeedsSecret))?;
         let durability = look.durability;
         let (wakes, sweep, untold) = (Arc::default(), tokio::sync::Mutex::default(), Mutex::default());
-        Ok(Self { topology, dialer, marks, more_marks, names, wakes, address, durability, secret, sweep, untold })
+        let replicas = confirm.replicas;
+        Ok(Self {
+            topology,
+            confirmed,
+            replicas,
+            dialer,
+            marks,
+            more_marks,
+            names,
+            wakes,
+            address,
+            durability,
+            secret,
+            sweep,
+            untold,
+        })
     }
 
     /// The secret that this store's records are made with: the configured one, or the store's own.
@@ -118,12 +146,22 @@ impl RedisStore {
     /// # Errors
     /// [`StoreError`] where one of them does not answer.
     pub async fn inspect(&self) -> Result<Vec<Finding>, StoreError> {
-        Ok(inspect::look(&self.topology, &self.dialer).await?.findings)
+        Ok(inspect::look(&self.topology, &self.dialer, self.replicas).await?.findings)
     }
 
     /// Runs a script on a record.
     async fn run(&self, script: &'static Script, id: &Identity, args: Vec<Arg<'_>>) -> Result<Told, StoreError> {
         self.run_on(script, &self.names.key(id), args).await
+    }
+
+    /// The same for a call that claims, tells an outcome, or shows one: it counts where the replicas have it.
+    async fn run_kept(&self, script: &'static Script, id: &Identity, args: Vec<Arg<'_>>) -> Result<Told, StoreError> {
+        let Some(confirmed) = &self.confirmed else { return self.run(script, id, args).await };
+        self.marks.allow()?;
+        if self.wakes.is_deaf() {
+            self.listen();
+        }
+        Told::read(confirmed.run(&Call { script, key: &self.names.key(id), args }).await?)
     }
 
     async fn run_on(&self, script: &'static Script, key: &str, args: Vec<Arg<'_>>) -> Result<Told, StoreError> {

@@ -125,6 +125,9 @@ fn copy(trouble: &Trouble) -> Trouble {
     match trouble {
         Trouble::Unsent(error) => Trouble::Unsent(StoreError::new(error.did, error.kind, verdict::cause(error))),
         Trouble::Sent(error) => Trouble::Sent(error.clone()),
+        Trouble::Unconfirmed(error) => {
+            Trouble::Unconfirmed(StoreError::new(error.did, error.kind, verdict::cause(error)))
+        }
     }
 }
 

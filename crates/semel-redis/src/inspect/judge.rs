@@ -83,12 +83,13 @@ pub(super) fn durability(answers: &Answers) -> Durability {
 }
 
 /// Everything that is to be said about one server.
-pub(super) fn judge(answers: &Answers, watch: &Watch, place: Option<&str>, findings: &mut Vec<Finding>) {
+pub(super) fn judge(answers: &Answers, watch: &Watch, awaited: u32, place: Option<&str>, findings: &mut Vec<Finding>) {
     let from = findings.len();
     version(answers, findings);
     memory(answers, findings);
     persistence(answers, findings);
     replicas(answers, watch, findings);
+    confirming(answers, watch, u64::from(awaited), findings);
     if answers.is_partial {
         findings.push(Finding::warning(
             "this user may not ask INFO or CONFIG GET",
@@ -222,6 +223,29 @@ fn replicas(answers: &Answers, watch: &Watch, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Whether the replicas that calls wait for are there, and whether a failover can put one in charge that did not confirm.
+fn confirming(answers: &Answers, watch: &Watch, awaited: u64, findings: &mut Vec<Finding>) {
+    let Some(connected) = answers.number("connected_slaves").filter(|_| awaited > 0) else { return };
+    if connected < awaited {
+        findings.push(Finding::warning(
+            format!("calls wait for {awaited} replicas, and {connected} are connected"),
+            "every new key is refused, and no outcome can be recorded, until there are so many",
+            format!("Start the missing replicas, or set replicas = {connected}"),
+        ));
+    } else if connected > awaited && watch.by.is_some() {
+        findings.push(Finding::warning(
+            format!("calls wait for {awaited} of {connected} replicas"),
+            "a failover that is ordered while all work can promote one that did not confirm: what the others confirmed is lost",
+            format!("Set replicas = {connected}"),
+        ));
+    } else {
+        findings.push(Finding::note(
+            format!("calls wait for {awaited} of {connected} replicas"),
+            "a failover loses nothing that was acknowledged; without all of these replicas new keys are refused",
+        ));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use semel_core::store::Grade;
@@ -252,7 +276,7 @@ mod tests {
 
     fn worst(answers: &Answers, watch: &Watch) -> (Grade, String) {
         let mut findings = Vec::new();
-        judge(answers, watch, None, &mut findings);
+        judge(answers, watch, 0, None, &mut findings);
         let worst = findings.into_iter().max_by_key(|f| f.grade).expect("the version is always told");
         (worst.grade, worst.what)
     }

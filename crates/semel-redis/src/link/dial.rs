@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::{StreamExt, future::try_join_all, stream::FuturesUnordered};
 use parking_lot::Mutex;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError, Value,
@@ -13,6 +13,7 @@ use semel_core::{
     store::{Did, StoreError, StoreErrorKind},
 };
 
+use super::confirm::{Confirm, LINES, Pool};
 use crate::{
     address::{Host, Login},
     mark::Marks,
@@ -42,6 +43,8 @@ pub(crate) struct Dialer {
     pub(crate) certificates: crate::options::Tls,
     pub(crate) connect_timeout: Duration,
     pub(crate) response_timeout: Duration,
+    /// What a call waits for before it counts.
+    pub(crate) confirm: Option<Confirm>,
     pub(crate) marks: Arc<Marks>,
     pub(crate) mark_key: String,
     /// Connections to Sentinels, which are asked again and again.
@@ -51,6 +54,7 @@ pub(crate) struct Dialer {
 /// A connection that can be used.
 pub(super) struct Dialed {
     pub(super) connection: MultiplexedConnection,
+    pub(super) pool: Arc<Pool>,
     /// The server is of 7.0 or later.
     pub(super) is_modern: bool,
     pub(super) host: Host,
@@ -109,8 +113,41 @@ impl Dialer {
         if matches!(target, Target::Named { .. }) && self.host(target).await? != host {
             return Err(replaced(&host));
         }
-        self.read_mark(&mut connection, greeting.is_modern, matches!(target, Target::Node(_))).await?;
-        Ok(Dialed { connection, is_modern: greeting.is_modern, host })
+        let is_node = matches!(target, Target::Node(_));
+        self.read_mark(&mut connection, greeting.is_modern, is_node).await?;
+        let pool = match self.confirm {
+            Some(_) => self.pool(&mut connection, &host, greeting.is_modern, is_node).await?,
+            None => Arc::default(),
+        };
+        Ok(Dialed { connection, pool, is_modern: greeting.is_modern, host })
+    }
+
+    /// Connections beside the first one, each with the mark read on it.
+    async fn pool(
+        &self,
+        first: &mut MultiplexedConnection,
+        host: &Host,
+        is_modern: bool,
+        is_node: bool,
+    ) -> Result<Arc<Pool>, StoreError> {
+        // Whoever may not wait would hear of it after the first claim was made, and of no replica ever. A replica, which a node
+        // of a Cluster may be, says that it has none: it is not asked to.
+        let mut wait = redis::cmd("WAIT");
+        wait.arg(0).arg(1);
+        if let Value::ServerError(error) = first.send_packed_command(&wait).await.map_err(verdict::before)? {
+            let error = RedisError::from(error);
+            if verdict::code(&error) == Some("NOPERM") {
+                return Err(unusable(format!("{error}; allow it: ACL SETUSER … +wait")));
+            }
+        }
+        let more = try_join_all((1..LINES).map(|_| async {
+            let mut connection = self.connect(host, &self.login, self.db).await.map_err(verdict::before)?;
+            self.read_mark(&mut connection, is_modern, is_node).await?;
+            Ok::<_, StoreError>(connection)
+        }));
+        let mut connections = more.await?;
+        connections.push(first.clone());
+        Ok(Pool::new(connections))
     }
 
     /// Resolves when the Sentinels name another: nobody waits longer for a server that hangs.

@@ -34,7 +34,7 @@ impl RedisStore {
             micros(ttl),
             Arg::Bytes(rest),
         ];
-        let mut told = self.run(&SCRIPTS.resolve, target.identity, args).await?;
+        let mut told = self.run_kept(&SCRIPTS.resolve, target.identity, args).await?;
         match told.code {
             YES => {
                 // This process hears at once; from the channel it comes a moment later.

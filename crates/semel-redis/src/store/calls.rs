@@ -87,7 +87,7 @@ impl RedisStore {
             Arg::Bytes(&asks),
             stays(ask.lease.saturating_add(more).saturating_add(UNTOLD)),
         ];
-        let mut told = self.run(&SCRIPTS.claim, &ask.identity, args).await?;
+        let mut told = self.run_kept(&SCRIPTS.claim, &ask.identity, args).await?;
         let now = told.now;
         match told.code {
             YES => {
@@ -133,7 +133,7 @@ impl RedisStore {
                 let header = header(StateCode::Done, kept, fingerprint, owner, fence, claim.attempt());
                 let tail = Arg::Joined(&header[ATTEMPT..], rest);
                 let args = vec![Arg::Bytes(&header[..EXPIRES_AT]), tail, micros(*ttl), stays(*ttl)];
-                settled(self.run(&SCRIPTS.complete, claim.identity(), args).await?)
+                settled(self.run_kept(&SCRIPTS.complete, claim.identity(), args).await?)
             }
             Settlement::Unknown { fingerprint, rest, ttl } => {
                 let owner = claim.owner();
@@ -146,7 +146,7 @@ impl RedisStore {
                     micros(*ttl),
                     Arg::Bytes(rest),
                 ];
-                settled(self.run(&SCRIPTS.unknown, claim.identity(), args).await?)
+                settled(self.run_kept(&SCRIPTS.unknown, claim.identity(), args).await?)
             }
             other => Err(unsupported(other)),
         }
@@ -200,7 +200,7 @@ impl RedisStore {
     }
 
     async fn see(&self, id: &Identity) -> Result<Seen, StoreError> {
-        let mut told = self.run(&SCRIPTS.get, id, vec![]).await.map_err(StoreError::of_nothing)?;
+        let mut told = self.run_kept(&SCRIPTS.get, id, vec![]).await.map_err(StoreError::of_nothing)?;
         let now = told.now;
         Ok(Seen { record: told.record()?.filter(|record| record.is_here(now)), now })
     }

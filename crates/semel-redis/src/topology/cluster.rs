@@ -137,7 +137,7 @@ impl Cluster {
                 let next = self.master(call.key).await.ok()?;
                 return if Arc::ptr_eq(&next, link) { None } else { Some((next, false)) };
             }
-            Trouble::Unsent(_) => return None,
+            Trouble::Unsent(_) | Trouble::Unconfirmed(_) => return None,
         };
         match verdict::code(error) {
             Some("MOVED") => {

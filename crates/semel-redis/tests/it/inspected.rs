@@ -64,7 +64,9 @@ async fn every_master_of_a_cluster_is_looked_at() {
     let store = connect(&cluster.url(), &format!("inspected{}", std::process::id())).await;
     let findings = store.inspect().await.expect("it works");
     for port in cluster.masters() {
-        let version = |finding: &&Finding| finding.what.starts_with(&format!("127.0.0.1:{port}: Redis "));
+        let version = |finding: &&Finding| {
+            ["Redis", "Valkey"].into_iter().any(|name| finding.what.starts_with(&format!("127.0.0.1:{port}: {name} ")))
+        };
         assert_eq!(findings.iter().filter(version).count(), 1, "{findings:?}");
     }
 }

@@ -16,6 +16,7 @@ mod parts;
 mod questions;
 mod recover;
 mod refusals;
+mod replicas;
 mod room;
 mod sentinel;
 #[cfg(feature = "tls")]

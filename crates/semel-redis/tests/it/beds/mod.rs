@@ -32,9 +32,9 @@ for k in pairs(keys) do
   if v and #v >= 84 and string.sub(v, 1, 4) == 'SML\1' and string.byte(v, 5) <= 4 then
     local le, ex = struct.unpack('>I8I8', string.sub(v, 33, 48))
     if le > 0 then le = le - by end
-    local ends = redis.call('PEXPIRETIME', k)
+    local left = redis.call('PTTL', k)
     redis.call('SET', k, string.sub(v, 1, 32) .. struct.pack('>I8I8', le, ex - by) .. string.sub(v, 49), 'KEEPTTL')
-    if ends > 0 then redis.call('PEXPIREAT', k, string.format('%d', ends - math.floor(by / 1000))) end
+    if left > 0 then redis.call('PEXPIRE', k, string.format('%d', left - math.floor(by / 1000))) end
   end
 end
 return 'moved'";

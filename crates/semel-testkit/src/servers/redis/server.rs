@@ -1,6 +1,14 @@
 //! One Redis process.
 
-use std::{fmt::Write, fs, path::Path, process::Command};
+use std::{
+    ffi::OsString,
+    fmt::Write,
+    fs,
+    net::{Ipv4Addr, TcpListener},
+    path::Path,
+    process::Command,
+    sync::OnceLock,
+};
 
 use tempfile::TempDir;
 
@@ -76,24 +84,28 @@ impl Setup {
     }
 
     pub(super) fn ports(&self) -> Ports {
-        let main = free_port();
-        Ports {
-            main,
-            tls: if self.tls { Some(free_port()) } else { None },
-            bus: if self.cluster { Some(free_port()) } else { None },
+        let tls = if self.tls { Some(free_port()) } else { None };
+        if self.cluster && !is_modern() {
+            let main = port_below_another();
+            return Ports { main, tls, bus: Some(main + BUS) };
         }
+        Ports { main: free_port(), tls, bus: if self.cluster { Some(free_port()) } else { None } }
     }
 
     fn file(&self, ports: &Ports) -> String {
         let mut file = format!("port {}\nbind 127.0.0.1\ndaemonize no\nlogfile \"\"\n", ports.main);
         if !self.sentinel {
-            file += "save \"\"\ndatabases 4096\nenable-debug-command yes\nrepl-diskless-sync no\n";
+            file += "save \"\"\ndatabases 4096\nrepl-diskless-sync no\n";
+            if is_modern() {
+                // Before 7.0 DEBUG is always there.
+                file += "enable-debug-command yes\n";
+            }
         }
         if let Some(tls) = ports.tls {
             // Writing to a string cannot fail.
             let _ok = writeln!(file, "tls-port {tls}");
         }
-        if let Some(bus) = ports.bus {
+        if let Some(bus) = ports.bus.filter(|_| is_modern()) {
             let _ok = writeln!(file, "cluster-port {bus}");
         }
         file + &self.lines
@@ -303,8 +315,42 @@ impl Redis {
     }
 }
 
+/// Names the server to test against, where it is not the `redis-server` of the path: Valkey, another version.
+const SERVER: &str = "SEMEL_TEST_REDIS_SERVER";
+
+/// How far from its own port a node's bus is, where it cannot be told another (before 7.0).
+const BUS: u16 = 10_000;
+
+fn program() -> OsString {
+    std::env::var_os(SERVER).filter(|path| !path.is_empty()).unwrap_or_else(|| "redis-server".into())
+}
+
+/// Whether the server is of 7.0 or later, as every Valkey is.
+fn is_modern() -> bool {
+    static MODERN: OnceLock<bool> = OnceLock::new();
+    *MODERN.get_or_init(|| {
+        let said = Command::new(program()).arg("--version").output();
+        let said = said.unwrap_or_else(|error| panic!("{:?} does not start: {error}", program()));
+        let said = String::from_utf8_lossy(&said.stdout).into_owned();
+        let major = said.split(" v=").nth(1).and_then(|rest| rest.split('.').next()?.parse::<u32>().ok());
+        major.unwrap_or_else(|| panic!("{:?} does not tell its version: {said}", program())) >= 7
+    })
+}
+
+/// A free port for a node whose bus port is free too.
+fn port_below_another() -> u16 {
+    for _ in 0..1_000 {
+        let port = free_port();
+        let main = if port < u16::MAX - BUS { port } else { port - BUS };
+        if [main, main + BUS].into_iter().all(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()) {
+            return main;
+        }
+    }
+    panic!("no two free ports are {BUS} apart");
+}
+
 fn run(dir: &Path, sentinel: bool) -> Process {
-    let mut command = Command::new("redis-server");
+    let mut command = Command::new(program());
     command.arg(dir.join("redis.conf")).current_dir(dir);
     if sentinel {
         command.arg("--sentinel");
