@@ -1,5 +1,6 @@
 //! `semel doctor` as a user meets it.
 
+use semel_testkit::servers::redis::{Redis, Setup};
 use tempfile::TempDir;
 
 use crate::endpoints::Endpoint;
@@ -31,6 +32,16 @@ async fn a_good_deployment_gets_a_round_trip_and_six_questions() {
     assert!(ended.out.contains("`shop` answers at"), "{}", ended.out);
     assert!(ended.out.contains("6. Is anyone watching the metrics?"), "{}", ended.out);
     assert!(ended.out.ends_with("nothing to object to.\n"), "{}", ended.out);
+}
+
+#[tokio::test]
+async fn replicas_that_calls_wait_for_in_vain_are_told() {
+    let (dir, upstream) = (TempDir::new().expect("a directory"), Endpoint::start().await);
+    let server = Redis::start(&Setup::new()).await;
+    file(&dir, &upstream.url(""), &format!("{}\"\nreplicas = 2\nprefix = \"semel", server.url()));
+    let ended = doctor(&dir, &[]).await;
+    assert!(ended.out.contains("calls wait for 2 replicas, and 0 are connected"), "{ended:?}");
+    assert!(ended.out.contains("Start the missing replicas, or set replicas = 0"), "{ended:?}");
 }
 
 #[tokio::test]

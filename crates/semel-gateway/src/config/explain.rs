@@ -247,6 +247,14 @@ fn write_summary(out: &mut String, config: &Config) -> fmt::Result {
 
 fn write_shared(out: &mut String, config: &Config, url: &SharedUrl) -> fmt::Result {
     writeln!(out, "  records    in {url}, for the service `{}`", config.store.namespace.value.name())?;
+    if config.store.replicas.0 > 0 {
+        writeln!(
+            out,
+            "  replicas   a claim or an answer counts once replicas have it: {}, within {}; else 503, or tried again",
+            config.store.replicas.0,
+            show_duration(*config.store.replica_timeout)
+        )?;
+    }
     writeln!(
         out,
         "  promise    one run per key{} among all gateways that share this store and one secret, as long as the store keeps what it \

@@ -69,7 +69,7 @@ pub use server::{
     Drain, Forwarded, Limits, Listen, Log, LogFormat, LogLevel, MaxRunning, Memory, Runtime, RuntimeKind, Waiters,
 };
 pub use setting::{Origin, Position, Setting};
-pub use store::{Durability, Prefix, Service, Store};
+pub use store::{Durability, Prefix, Replicas, Service, Store};
 pub use store_url::{Server, SharedUrl, StoreUrl};
 pub use units::{Bytes, duration, size};
 pub use upstream::{Upstream, Url};

@@ -22,6 +22,10 @@ pub struct Store {
     pub namespace: Setting<Service>,
     /// What the names of Redis keys begin with. `semel`.
     pub prefix: Setting<Prefix>,
+    /// How many replicas of a Redis must have a claim or an outcome before it counts. None.
+    pub replicas: Setting<Replicas>,
+    /// How long they may take, below `timeout`. Four fifths of it.
+    pub replica_timeout: Setting<Duration>,
     /// The password of the server's address, in a file.
     pub password_file: Option<Setting<PathBuf>>,
     /// Where PostgreSQL is without a transaction pooler in front, for its notifications; without one waiters look again by themselves.
@@ -87,6 +91,17 @@ impl Read for Prefix {
     }
 }
 
+/// How many replicas; none is a number of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Replicas(pub u32);
+
+impl Read for Replicas {
+    fn read(node: &Node<'_>) -> Result<Self, Fault> {
+        let is_none = node.get_ref().as_integer().is_some_and(|number| number.as_str() == "0");
+        if is_none { Ok(Self(0)) } else { u32::read(node).map(Self) }
+    }
+}
+
 words! {
     /// What may happen to an acknowledged answer.
     Durability {
@@ -101,14 +116,17 @@ impl Store {
     pub(super) fn read(mut section: Section<'_>, flags: &Flags, report: &mut Report) -> Self {
         let file = section.read_or("url", StoreUrl::Embedded(DATA_DIR.into()), report);
         let mut limits = section.section("limits", report);
+        let timeout = section.read_or("timeout", Duration::from_millis(250), report);
         let store = Self {
             url: url(file, flags, report),
             namespace: section.read_or("namespace", Service::gateway(), report),
             prefix: section.read_or("prefix", Prefix("semel".to_owned()), report),
+            replicas: section.read_or("replicas", Replicas(0), report),
+            replica_timeout: section.read_or("replica_timeout", timeout.value / 5 * 4, report),
             password_file: section.read("password_file", report),
             listen_url: section.read("listen_url", report),
             connections: section.read_or("connections", 16, report),
-            timeout: section.read_or("timeout", Duration::from_millis(250), report),
+            timeout,
             commit_wait: section.read_or("commit_wait", Duration::from_secs(2), report),
             settle_for: section.read_or("settle_for", Duration::from_mins(1), report),
             local_ttl: section.read_or("local_ttl", Duration::from_secs(10), report),
@@ -164,6 +182,20 @@ impl Store {
                 "leave it out; `namespace` tells services apart in any store",
             ),
             (
+                "replicas",
+                self.replicas.origin,
+                &[Of::Redis],
+                "it says how many replicas of a Redis must have a claim before it counts; other stores wait as they are set up to",
+                "leave it out",
+            ),
+            (
+                "replica_timeout",
+                self.replica_timeout.origin,
+                &[Of::Redis],
+                "it says how long the replicas of a Redis may take",
+                "leave it out",
+            ),
+            (
                 "local_ttl",
                 self.local_ttl.origin,
                 &[Of::Redis, Of::Postgres, Of::MySql],
@@ -204,6 +236,7 @@ impl Store {
                 report.push(Problem::error(origin, what).why(why).fix(fix));
             }
         }
+        self.check_replicas(here, report);
         if let Some(url) = &self.listen_url
             && url.server() != Server::Postgres
         {
@@ -220,6 +253,26 @@ impl Store {
                 Problem::error(file.origin, "`store.password_file` beside a password in `store.url`")
                     .why("one of them would be ignored")
                     .fix("leave the password out of the address"),
+            );
+        }
+    }
+
+    fn check_replicas(&self, here: Of, report: &mut Report) {
+        let within = &self.replica_timeout;
+        if here != Of::Redis || !within.origin.is_explicit() {
+            return;
+        }
+        if self.replicas.0 == 0 {
+            report.push(
+                Problem::error(within.origin, "`store.replica_timeout` without `store.replicas`")
+                    .why("no call waits for a replica")
+                    .fix("leave it out, or say for how many: replicas = 1"),
+            );
+        } else if within.value >= self.timeout.value {
+            report.push(
+                Problem::error(within.origin, "`store.replica_timeout` is not below `store.timeout`")
+                    .why("the call would be given up before it is known that the replicas do not have it")
+                    .fix("make it shorter, or `timeout` longer; left out it is four fifths of `timeout`"),
             );
         }
     }

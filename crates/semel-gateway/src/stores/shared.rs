@@ -25,6 +25,10 @@ pub(super) async fn open(
             let mut options = semel_redis::Options::default();
             options.prefix.clone_from(&store.prefix.0);
             options.secret = secret;
+            options.replicas = store.replicas.0;
+            options.replica_timeout = *store.replica_timeout;
+            // It bounds the other one by its half.
+            options.response_timeout = options.response_timeout.max(store.replica_timeout.saturating_mul(2));
             let store = Arc::new(
                 RedisStore::connect(&address, env, options)
                     .await

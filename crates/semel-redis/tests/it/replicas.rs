@@ -138,24 +138,36 @@ async fn an_outcome_that_no_replica_has_is_told_again() {
     assert!(patient.get(&id(1)).await.is_ok_and(|seen| seen.record.is_some()));
 }
 
-/// The replica is 30 ms behind, so that without `WAIT` the last claims would be lost each time.
-#[tokio::test]
-async fn what_was_granted_survives_its_primary() {
+/// The number of granted claims, of so many asked, that a replica behind by `delay` lacks once its primary is gone.
+async fn lost_with_the_primary(asked: u8, replicas: u32, delay: Duration) -> usize {
     let mut primary = Redis::start(&Setup::new()).await;
     let line = Proxy::start(([127, 0, 0, 1], primary.port()).into()).await;
     let pair = Pair { replica: follower(line.port()).await, primary }.at_hand().await;
     primary = pair.primary;
-    line.delay(Way::Back, Duration::from_millis(30));
-    let store = waiting(&primary.url(), 1, LONG).await.expect("it opens");
-    for n in 0..20 {
-        granted(store.claim(&about(n)).await);
+    line.delay(Way::Back, delay);
+    let store = waiting(&primary.url(), replicas, LONG).await.expect("it opens");
+    for n in 0..asked {
+        granted(store.claim(&about(n.into())).await);
     }
     primary.kill();
     pair.replica.tell(&["REPLICAOF", "NO", "ONE"]).await;
-    for n in 0..20 {
-        let there = pair.replica.tell(&["EXISTS", &format!("semel:{}", id(n))]).await.number();
-        assert_eq!(there, Some(1), "claim {n} is lost");
+    let mut lost = 0;
+    for n in 0..asked {
+        let there = pair.replica.tell(&["EXISTS", &format!("semel:{}", id(n.into()))]).await.number();
+        lost += usize::from(there != Some(1));
     }
+    lost
+}
+
+/// Claims follow each other much faster than the replica does: were they not waited for, the last ones would be lost.
+#[tokio::test]
+async fn what_was_granted_survives_its_primary() {
+    assert_eq!(lost_with_the_primary(8, 1, Duration::from_millis(250)).await, 0);
+}
+
+#[tokio::test]
+async fn without_replicas_awaited_what_they_had_not_received_is_lost() {
+    assert_eq!(lost_with_the_primary(8, 0, Duration::from_secs(3_600)).await, 8);
 }
 
 #[tokio::test]

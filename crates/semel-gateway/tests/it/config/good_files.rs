@@ -260,6 +260,20 @@ fn every_setting_can_be_written() {
     }
 }
 
+#[test]
+fn replicas_may_take_four_fifths_of_the_time_of_a_call() {
+    for (lines, replicas, within) in [
+        ("", 0, 200),
+        ("replicas = 0", 0, 200),
+        ("replicas = 2", 2, 200),
+        ("replicas = 2\ntimeout = \"1s\"", 2, 800),
+        ("replicas = 2\nreplica_timeout = \"50ms\"", 2, 50),
+    ] {
+        let store = good(&format!("{RULE}[store]\nurl = \"redis://h\"\n{lines}\n")).store;
+        assert_eq!((store.replicas.0, store.replica_timeout.as_millis()), (replicas, within), "{lines}");
+    }
+}
+
 const EXAMPLE: &str = include_str!("../../../../../docs/semel.example.toml");
 
 #[test]
