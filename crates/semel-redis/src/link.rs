@@ -7,6 +7,7 @@
 mod confirm;
 mod dial;
 mod follow;
+mod silence;
 
 use std::{
     fmt,
@@ -29,7 +30,7 @@ pub(crate) use self::{
     confirm::Confirm,
     dial::{Dialer, Target},
 };
-use self::{confirm::Pool, dial::Dialed};
+use self::{confirm::Pool, dial::Dialed, silence::Silence};
 use crate::{
     address::Host,
     script::{By, Call},
@@ -43,8 +44,9 @@ const REST: Duration = Duration::from_millis(20);
 #[derive(Clone)]
 pub(crate) struct Wire {
     connection: MultiplexedConnection,
-    /// For calls that wait for replicas; empty where none do.
-    pool: Arc<Pool>,
+    silence: Arc<Silence>,
+    /// For calls that wait for replicas, where any do.
+    pool: Option<Arc<Pool>>,
     /// The server knows the first line of settling scripts (7.0).
     is_modern: bool,
     serial: u64,
@@ -83,8 +85,6 @@ pub(crate) struct Link {
     target: Target,
     state: Mutex<State>,
     serials: AtomicU64,
-    /// Since when calls wait and nothing came; zero where nobody waits.
-    silent_since: AtomicU64,
     /// Where the last connection led.
     at: watch::Sender<Option<Host>>,
     /// A task follows what the Sentinels say.
@@ -117,9 +117,8 @@ impl Why {
 impl Link {
     pub(crate) fn new(dialer: Arc<Dialer>, target: Target) -> Arc<Self> {
         let state = Mutex::new(State::Down { again: Tick::default(), why: None });
-        let (serials, silent_since) = (AtomicU64::new(1), AtomicU64::new(0));
-        let (at, is_followed) = (watch::Sender::new(None), AtomicBool::new(false));
-        Arc::new(Self { dialer, target, state, serials, silent_since, at, is_followed })
+        let (serials, at, is_followed) = (AtomicU64::new(1), watch::Sender::new(None), AtomicBool::new(false));
+        Arc::new(Self { dialer, target, state, serials, at, is_followed })
     }
 
     /// Whether the last connection led there.
@@ -153,11 +152,10 @@ impl Link {
             let mut dialing = {
                 let mut state = self.state.lock();
                 match &*state {
-                    State::Up(wire) if !self.is_silent() => return Ok(wire.clone()),
+                    State::Up(wire) if !self.is_silent(wire) => return Ok(wire.clone()),
                     State::Dialing(dialing) => dialing.clone(),
                     State::Down { again, why: Some(why) } if self.now() < *again => return Err(why.error()),
                     State::Up(_) | State::Down { .. } => {
-                        self.silent_since.store(0, Ordering::Release);
                         let dialing = self.dial()?;
                         *state = State::Dialing(dialing.clone());
                         dialing
@@ -195,7 +193,7 @@ impl Link {
             let result = match dialed {
                 Ok(Dialed { connection, pool, is_modern, host }) => {
                     link.at.send_replace(Some(host));
-                    Ok(Wire { connection, pool, is_modern, serial })
+                    Ok(Wire { connection, silence: Arc::default(), pool, is_modern, serial })
                 }
                 Err(error) => Err(Why::of(&error)),
             };
@@ -215,9 +213,9 @@ impl Link {
         self.dialer.env().clock.now()
     }
 
-    fn is_silent(&self) -> bool {
-        let since = self.silent_since.load(Ordering::Acquire);
-        since != 0 && self.now().since(Tick::from_nanos(since)) > self.dialer.response_timeout()
+    fn is_silent(&self, wire: &Wire) -> bool {
+        let (now, limit) = (|| self.now(), self.dialer.response_timeout());
+        wire.silence.is_over(now, limit) || wire.pool.as_ref().is_some_and(|pool| pool.is_silent(now, limit))
     }
 
     /// One command and its answer.
@@ -283,14 +281,16 @@ impl Link {
         send: impl AsyncFnOnce(&mut Wire) -> Result<T, RedisError>,
     ) -> Result<T, Trouble> {
         let mut wire = self.wire().await.map_err(Trouble::Unsent)?;
-        let now = self.now().as_nanos().max(1);
-        // Whoever waits already waits longer.
-        let _longer = self.silent_since.compare_exchange(0, now, Ordering::AcqRel, Ordering::Acquire);
+        wire.silence.begins(self.now());
         let result = send(&mut wire).await;
+        self.heard(&wire.silence, wire.serial, result)
+    }
+
+    fn heard<T>(&self, silence: &Silence, serial: u64, result: Result<T, RedisError>) -> Result<T, Trouble> {
         match &result {
             // A connection that broke, or whose answers come too late to be told apart from another call's.
-            Err(error) if verdict::code(error).is_none() => self.drop_wire(wire.serial),
-            _ => self.silent_since.store(0, Ordering::Release),
+            Err(error) if verdict::code(error).is_none() => self.drop_wire(serial),
+            _ => silence.ends(),
         }
         result.map_err(Trouble::Sent)
     }
@@ -300,7 +300,6 @@ impl Link {
         let mut state = self.state.lock();
         if matches!(&*state, State::Up(wire) if wire.serial == serial) {
             *state = State::Down { again: Tick::default(), why: None };
-            self.silent_since.store(0, Ordering::Release);
         }
     }
 

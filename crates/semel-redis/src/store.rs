@@ -164,6 +164,14 @@ impl RedisStore {
         Told::read(confirmed.run(&Call { script, key: &self.names.key(id), args }).await?)
     }
 
+    /// Waits until the replicas have a record that a refusal shows. The refused call itself has changed nothing.
+    async fn may_show(&self, id: &Identity) -> Result<(), StoreError> {
+        if self.confirmed.is_some() {
+            self.run_kept(&SCRIPTS.get, id, Vec::new()).await.map_err(StoreError::of_nothing)?;
+        }
+        Ok(())
+    }
+
     async fn run_on(&self, script: &'static Script, key: &str, args: Vec<Arg<'_>>) -> Result<Told, StoreError> {
         self.marks.allow()?;
         if self.wakes.is_deaf() {

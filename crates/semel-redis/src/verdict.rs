@@ -36,11 +36,12 @@ pub(crate) fn code(error: &RedisError) -> Option<&'static str> {
         return if error.kind() == ErrorKind::AuthenticationFailed { Some("NOAUTH") } else { None };
     }
     let code = error.code().and_then(known);
-    // Before 7.0 the reason stands in the text: `ERR Error running script (…): @user_script: 12: -OOM command not …`.
+    // Before 7.0 the reason stands in the text: `ERR Error running script (…): @user_script:12: -OOM command not …`, and without
+    // the dash what the command itself says.
     code.or_else(|| {
         let text = error.detail().filter(|_| error.kind() == ErrorKind::Server(ServerErrorKind::ResponseError))?;
-        let within = text.split(": -").last().filter(|rest| rest.len() < text.len())?;
-        known(within.split(' ').next()?)
+        let within = text.strip_prefix("Error running script ")?;
+        within.split(": ").find_map(|part| known(part.trim_start_matches('-').split(' ').next()?))
     })
 }
 
@@ -83,6 +84,7 @@ mod tests {
             "CROSSSLOT Keys in request don't hash to the same slot",
             "DENIED Redis is running in protected mode",
             "ERR Error running script (call to f_6b): @user_script:17: @user_script: 17: -READONLY You can't write",
+            "ERR Error running script (call to f_6b): @user_script:4: WRONGTYPE Operation against a key holding the wrong",
         ] {
             let error = of(said(line));
             assert_eq!((error.did, error.kind), (Did::Nothing, StoreErrorKind::Unavailable), "{line}");
@@ -103,7 +105,10 @@ mod tests {
     fn everything_else_is_unknown() {
         let broken = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
         let late = std::io::Error::from(std::io::ErrorKind::TimedOut);
-        for error in [broken.into(), late.into(), said("ERR upstream failure"), said("SOMETHING else")] {
+        let script = "ERR Error running script (call to f_6b): @user_script:4: @user_script: 4: bad argument";
+        let passed_on = "ERR upstream failure: OOM command not allowed";
+        let answers = [said("ERR upstream failure"), said("SOMETHING else"), said(script), said(passed_on)];
+        for error in answers.into_iter().chain([broken.into(), late.into()]) {
             let error = of(error);
             assert_eq!((error.did, error.kind), (Did::Unknown, StoreErrorKind::Unavailable), "{error}");
         }

@@ -247,13 +247,14 @@ fn write_summary(out: &mut String, config: &Config) -> fmt::Result {
 
 fn write_shared(out: &mut String, config: &Config, url: &SharedUrl) -> fmt::Result {
     writeln!(out, "  records    in {url}, for the service `{}`", config.store.namespace.value.name())?;
-    if config.store.replicas.0 > 0 {
-        writeln!(
+    match config.store.replicas.0 {
+        0 => {}
+        count => writeln!(
             out,
-            "  replicas   a claim or an answer counts once replicas have it: {}, within {}; else 503, or tried again",
-            config.store.replicas.0,
+            "  replicas   a claim counts once {count} {} it, within {}; else 503. An answer is recorded again until they have it.",
+            if count == 1 { "replica has" } else { "replicas have" },
             show_duration(*config.store.replica_timeout)
-        )?;
+        )?,
     }
     writeln!(
         out,

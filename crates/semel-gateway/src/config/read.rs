@@ -269,14 +269,19 @@ impl Read for PathBuf {
 
 impl Read for u32 {
     fn read(node: &Node<'_>) -> Result<Self, Fault> {
-        let value = node.get_ref();
-        let integer = value.as_integer().ok_or_else(|| Fault::expected("a whole number", value, "without quotes"))?;
-        match Self::from_str_radix(&integer.as_str().replace('_', ""), integer.radix()) {
-            Ok(0) => Err(Fault::new("must be at least 1")),
-            Ok(n) => Ok(n),
-            Err(_) => Err(Fault::new(format!("must be a whole number from 1 to {}", Self::MAX))),
+        match whole_number(node, 1)? {
+            0 => Err(Fault::new("must be at least 1")),
+            n => Ok(n),
         }
     }
+}
+
+/// A number; `from` is the least of them, for the words where it is none.
+pub(super) fn whole_number(node: &Node<'_>, from: u32) -> Result<u32, Fault> {
+    let value = node.get_ref();
+    let integer = value.as_integer().ok_or_else(|| Fault::expected("a whole number", value, "without quotes"))?;
+    let number = u32::from_str_radix(&integer.as_str().replace('_', ""), integer.radix());
+    number.map_err(|_| Fault::new(format!("must be a whole number from {from} to {}", u32::MAX)))
 }
 
 impl Read for Duration {

@@ -7,7 +7,7 @@ use semel_core::identity::Namespace;
 
 use super::flags::Flags;
 use super::problem::Problem;
-use super::read::{Fault, Node, Read, Report, Section, text};
+use super::read::{Fault, Node, Read, Report, Section, text, whole_number};
 use super::setting::{Origin, Setting};
 use super::store_url::{DATA_DIR, Server, SharedUrl, StoreUrl};
 use super::units::Bytes;
@@ -97,8 +97,7 @@ pub struct Replicas(pub u32);
 
 impl Read for Replicas {
     fn read(node: &Node<'_>) -> Result<Self, Fault> {
-        let is_none = node.get_ref().as_integer().is_some_and(|number| number.as_str() == "0");
-        if is_none { Ok(Self(0)) } else { u32::read(node).map(Self) }
+        whole_number(node, 0).map(Self)
     }
 }
 

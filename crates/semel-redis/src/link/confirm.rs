@@ -1,9 +1,9 @@
 //! Calls that count only once replicas have what they wrote.
 //!
-//! `WAIT` answers for the last write of its own connection, and holds up whatever comes behind it there. So a call, a write that
-//! changes nothing and a `WAIT` go on one way, on a connection of a pool: an answer that wrote nothing itself, such as that to a
-//! call repeated on another connection, rests on a write of another connection, which came before the one that changes
-//! nothing.
+//! `WAIT` answers for the last write of its own connection (before 7.2 for all that was written by then), and holds up whatever
+//! comes behind it there. So a call, a write that changes nothing and a `WAIT` go on one way, on a connection of a pool: an
+//! answer that wrote nothing itself, such as that to a call repeated on another connection, rests on a write of another
+//! connection, which came before the one that changes nothing.
 
 use std::{
     sync::{
@@ -13,10 +13,13 @@ use std::{
     time::Duration,
 };
 
-use redis::{Pipeline, RedisError, Value, aio::MultiplexedConnection};
-use semel_core::store::{Did, StoreError, StoreErrorKind};
+use redis::{Pipeline, Value, aio::MultiplexedConnection};
+use semel_core::{
+    env::Tick,
+    store::{Did, StoreError, StoreErrorKind},
+};
 
-use super::{Link, Trouble, Wire, answer};
+use super::{Link, Trouble, Wire, answer, dial::unusable, silence::Silence};
 use crate::{
     script::{By, Call, SCRIPTS},
     verdict,
@@ -42,12 +45,16 @@ impl Confirm {
     }
 }
 
-/// The connections of one wire.
-#[derive(Default)]
-pub(super) struct Pool(Vec<Line>);
+/// The connections of one wire, one at least.
+pub(super) struct Pool {
+    first: Line,
+    more: Vec<Line>,
+}
 
 struct Line {
     connection: MultiplexedConnection,
+    /// Of each line: others that are answered say nothing of one that is not.
+    silence: Silence,
     waiting: AtomicUsize,
 }
 
@@ -61,16 +68,26 @@ impl Drop for Waiting<'_> {
 }
 
 impl Pool {
-    pub(super) fn new(connections: Vec<MultiplexedConnection>) -> Arc<Self> {
-        let line = |connection| Line { connection, waiting: AtomicUsize::new(0) };
-        Arc::new(Self(connections.into_iter().map(line).collect()))
+    pub(super) fn new(first: MultiplexedConnection, more: Vec<MultiplexedConnection>) -> Arc<Self> {
+        let line = |connection| Line { connection, silence: Silence::default(), waiting: AtomicUsize::new(0) };
+        Arc::new(Self { first: line(first), more: more.into_iter().map(line).collect() })
+    }
+
+    fn lines(&self) -> impl Iterator<Item = &Line> {
+        // The first one answers other questions too: it is taken last.
+        self.more.iter().chain([&self.first])
     }
 
     /// The line on which the fewest wait.
-    fn least(&self) -> Option<Waiting<'_>> {
-        let line = self.0.iter().min_by_key(|line| line.waiting.load(Ordering::Acquire))?;
+    fn least(&self) -> Waiting<'_> {
+        let line = self.lines().min_by_key(|line| line.waiting.load(Ordering::Acquire)).unwrap_or(&self.first);
         line.waiting.fetch_add(1, Ordering::AcqRel);
-        Some(Waiting(line))
+        Waiting(line)
+    }
+
+    /// Whether one of them says nothing for longer than an answer may take.
+    pub(super) fn is_silent(&self, now: impl Fn() -> Tick, limit: Duration) -> bool {
+        self.lines().any(|line| line.silence.is_over(&now, limit))
     }
 }
 
@@ -84,57 +101,70 @@ impl Link {
         confirm: Confirm,
     ) -> Result<Value, Trouble> {
         for by in [By::Digest, By::Text] {
-            let sent = self.exchange(async |wire: &mut Wire| wire.send_confirmed(call, by, asking, confirm).await);
-            let [said, touched, waited]: [Value; 3] =
-                sent.await?.try_into().map_err(|_| unconfirmed("the server answered less than it was asked"))?;
+            let wire = self.wire().await.map_err(Trouble::Unsent)?;
+            let [said, touched, waited] = self.send_confirmed(&wire, call, by, asking, confirm).await?;
             let said = match answer(said) {
                 Err(Trouble::Sent(error)) if by == By::Digest && verdict::code(&error) == Some("NOSCRIPT") => continue,
                 said => said?,
             };
-            return match (answer(touched), answer(waited)) {
-                (Ok(_), Ok(Value::Int(have))) if have >= i64::from(confirm.replicas) => Ok(said),
-                (Ok(_), Ok(Value::Int(have))) => Err(unconfirmed(&format!(
-                    "{have} of {} replicas had it after {:?}",
-                    confirm.replicas, confirm.within
-                ))),
-                (touched, waited) => {
-                    // A server that became a replica answers nobody who waits for its own.
-                    self.hang_up();
-                    let error = touched.and(waited).err().map(Trouble::of_nothing);
-                    let why = error.as_ref().map_or_else(|| "WAIT answered no number".to_owned(), verdict::cause);
-                    Err(unconfirmed(&why))
+            let why = match (answer(touched), answer(waited)) {
+                (Ok(_), Ok(Value::Int(have))) if have >= i64::from(confirm.replicas) => return Ok(said),
+                (Ok(_), Ok(Value::Int(have))) => {
+                    format!("{have} of {} replicas had it after {:?}", confirm.replicas, confirm.within)
+                }
+                (Ok(_), Ok(_)) => "WAIT answered no number".to_owned(),
+                (Err(error), _) | (_, Err(error)) => {
+                    if leads_elsewhere(&error) {
+                        self.drop_wire(wire.serial);
+                    }
+                    verdict::cause(&error.into())
                 }
             };
+            return Err(unconfirmed(&why));
         }
         unreachable!("a script that was sent in full is answered")
     }
-}
 
-impl Wire {
+    /// The script's answer, that of the write that changes nothing, and how many replicas have it.
     async fn send_confirmed(
         &self,
+        wire: &Wire,
         call: &Call<'_>,
         by: By,
         asking: bool,
         confirm: Confirm,
-    ) -> Result<Vec<Value>, RedisError> {
+    ) -> Result<[Value; 3], Trouble> {
         let mut commands = Pipeline::with_capacity(5);
         let touch = Call { script: &SCRIPTS.touch, key: call.key, args: Vec::new() };
-        for command in [call.command(by, self.is_modern), touch.command(By::Text, self.is_modern)] {
+        for command in [call.command(by, wire.is_modern), touch.command(By::Text, wire.is_modern)] {
             if asking {
                 commands.add_command(redis::cmd("ASKING"));
             }
             commands.add_command(command);
         }
         commands.add_command(confirm.command());
-        let waiting = self.pool.least();
-        let connection = waiting.as_ref().map_or(&self.connection, |waiting| &waiting.0.connection);
-        let mut answers = connection.clone().send_packed_commands(&commands, 0, commands.len()).await?;
+        // Whoever dials for calls that wait makes one.
+        let Some(pool) = &wire.pool else {
+            return Err(Trouble::Unsent(unusable("no connection to wait on".to_owned())));
+        };
+        let waiting = pool.least();
+        let Waiting(line) = &waiting;
+        line.silence.begins(self.now());
+        let result = line.connection.clone().send_packed_commands(&commands, 0, commands.len()).await;
+        let mut answers = self.heard(&line.silence, wire.serial, result)?;
         if asking && answers.len() == 5 {
             answers.remove(2);
             answers.remove(0);
         }
-        Ok(answers)
+        answers.try_into().map_err(|_| unconfirmed("the server answered less than it was asked"))
+    }
+}
+
+/// Whether the server is not the one to talk to any more: one that became a replica answers nobody who waits for its own.
+fn leads_elsewhere(trouble: &Trouble) -> bool {
+    match trouble {
+        Trouble::Sent(error) => verdict::code(error).is_none() || verdict::is_demoted(error),
+        Trouble::Unsent(_) | Trouble::Unconfirmed(_) => false,
     }
 }
 

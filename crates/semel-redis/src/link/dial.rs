@@ -54,7 +54,8 @@ pub(crate) struct Dialer {
 /// A connection that can be used.
 pub(super) struct Dialed {
     pub(super) connection: MultiplexedConnection,
-    pub(super) pool: Arc<Pool>,
+    /// Where calls wait for replicas.
+    pub(super) pool: Option<Arc<Pool>>,
     /// The server is of 7.0 or later.
     pub(super) is_modern: bool,
     pub(super) host: Host,
@@ -116,8 +117,8 @@ impl Dialer {
         let is_node = matches!(target, Target::Node(_));
         self.read_mark(&mut connection, greeting.is_modern, is_node).await?;
         let pool = match self.confirm {
-            Some(_) => self.pool(&mut connection, &host, greeting.is_modern, is_node).await?,
-            None => Arc::default(),
+            Some(_) => Some(self.pool(&mut connection, &host, greeting.is_modern, is_node).await?),
+            None => None,
         };
         Ok(Dialed { connection, pool, is_modern: greeting.is_modern, host })
     }
@@ -130,8 +131,7 @@ impl Dialer {
         is_modern: bool,
         is_node: bool,
     ) -> Result<Arc<Pool>, StoreError> {
-        // Whoever may not wait would hear of it after the first claim was made, and of no replica ever. A replica, which a node
-        // of a Cluster may be, says that it has none: it is not asked to.
+        // Whoever may not wait would hear of it after the first claim was made, and of no replica ever.
         let mut wait = redis::cmd("WAIT");
         wait.arg(0).arg(1);
         if let Value::ServerError(error) = first.send_packed_command(&wait).await.map_err(verdict::before)? {
@@ -139,15 +139,17 @@ impl Dialer {
             if verdict::code(&error) == Some("NOPERM") {
                 return Err(unusable(format!("{error}; allow it: ACL SETUSER … +wait")));
             }
+            // A replica, which a node of a Cluster may be, says that it has none: it is not asked to.
+            if !is_node {
+                return Err(unusable(format!("{error}; calls cannot wait for replicas here: set replicas = 0")));
+            }
         }
         let more = try_join_all((1..LINES).map(|_| async {
             let mut connection = self.connect(host, &self.login, self.db).await.map_err(verdict::before)?;
             self.read_mark(&mut connection, is_modern, is_node).await?;
             Ok::<_, StoreError>(connection)
         }));
-        let mut connections = more.await?;
-        connections.push(first.clone());
-        Ok(Pool::new(connections))
+        Ok(Pool::new(first.clone(), more.await?))
     }
 
     /// Resolves when the Sentinels name another: nobody waits longer for a server that hangs.
@@ -327,7 +329,7 @@ async fn greet(connection: &mut MultiplexedConnection) -> Result<Greeting, Redis
     Ok(Greeting { is_modern: major.is_some_and(|major| major >= 7), is_primary })
 }
 
-fn unusable(words: String) -> StoreError {
+pub(super) fn unusable(words: String) -> StoreError {
     StoreError::new(Did::Nothing, StoreErrorKind::Unavailable, words)
 }
 

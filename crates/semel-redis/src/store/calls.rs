@@ -171,7 +171,11 @@ impl RedisStore {
             micros(keep),
             Arg::Bytes(rest),
         ];
-        settled(self.run(&SCRIPTS.release, identity, args).await?)
+        let released = settled(self.run(&SCRIPTS.release, identity, args).await?)?;
+        if let Settled::Lost(_) = released {
+            self.may_show(identity).await?;
+        }
+        Ok(released)
     }
 
     async fn issue_it(&self, token: &NewToken) -> Result<Issued, StoreError> {
@@ -194,7 +198,10 @@ impl RedisStore {
         let mut told = self.run(&SCRIPTS.extend, id, vec![micros(ttl)]).await?;
         match told.code {
             YES => Ok(Extended::Until(StoreTime::from_micros(told.number()?))),
-            NO | UNREADABLE => Ok(Extended::Found(told.record()?)),
+            NO | UNREADABLE => {
+                self.may_show(id).await?;
+                Ok(Extended::Found(told.record()?))
+            }
             code => Err(unexpected(code)),
         }
     }

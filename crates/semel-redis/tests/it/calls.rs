@@ -1,7 +1,7 @@
 //! What a call costs, counted by the server; and scripts that the server lost.
 
-use semel_core::store::{Claimed, Renewal, Renewed, Store};
-use semel_testkit::servers::redis::{Redis, Setup};
+use semel_core::store::{Claimed, Did, Renewal, Renewed, Store};
+use semel_testkit::servers::redis::{Redis, Setup, is_modern};
 
 use crate::{
     beds::connect,
@@ -72,6 +72,7 @@ async fn fill(server: &Redis) {
     server.tell(&["CONFIG", "SET", "maxmemory", "1"]).await;
 }
 
+/// Before 7.0 no script can be told from another: what settles is refused as well, and stands once there is room.
 #[tokio::test]
 async fn a_full_server_refuses_claims_and_lets_running_work_settle() {
     let server = Redis::start(&Setup::new()).await;
@@ -83,9 +84,6 @@ async fn a_full_server_refuses_claims_and_lets_running_work_settle() {
     assert!(store.get(&id(3)).await.expect("the store works").record.is_none());
     assert!(matches!(store.claim(&about(1)).await, Ok(Claimed::Found { .. })), "a duplicate is answered");
     let batch = [Renewal { claim: &one, lease: 2 * LEASE, keep: TTL }];
-    let renewed = store.renew(&batch).await.expect("the store works");
-    assert!(matches!(renewed.as_slice(), [Ok(Renewed::Left(_))]), "{renewed:?}");
-    stands(store.settle(&one, &done()).await);
     let given_back = semel_core::store::Releasing::Held {
         claim: &other,
         counts: true,
@@ -93,5 +91,17 @@ async fn a_full_server_refuses_claims_and_lets_running_work_settle() {
         keep: TTL,
         rest: crate::questions::rest(),
     };
+    if !is_modern() {
+        let renewed = store.renew(&batch).await.expect("the store works").remove(0).map(|_| ());
+        let (settled, released) = (store.settle(&one, &done()).await, store.release(&given_back).await);
+        for refused in [renewed, settled.map(|_| ()), released.map(|_| ())] {
+            let error = refused.expect_err("there is no room");
+            assert!(error.is_full() && error.did == Did::Nothing, "{error}");
+        }
+        server.tell(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    }
+    let renewed = store.renew(&batch).await.expect("the store works");
+    assert!(matches!(renewed.as_slice(), [Ok(Renewed::Left(_))]), "{renewed:?}");
+    stands(store.settle(&one, &done()).await);
     stands(store.release(&given_back).await);
 }

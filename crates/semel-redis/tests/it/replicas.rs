@@ -8,12 +8,12 @@ use std::{
 use semel_core::{
     env::Env,
     judge::{Caller, Judgement, judge},
-    store::{Ask, Claimed, Did, Grade, Releasing, Store, StoreError},
+    store::{Ask, Claimed, Did, Grade, Releasing, Settled, Store, StoreError},
 };
 use semel_redis::{ConnectError, Options, RedisStore};
 use semel_testkit::servers::{
-    proxy::{Proxy, Way},
-    redis::{Cluster, Redis, Sentinels, Setup},
+    proxy::{Proxy, Rule, Speaks, Then, Way},
+    redis::{Cluster, Redis, Sentinels, Setup, is_modern},
 };
 
 use crate::questions::{TTL, about, done, granted, id, rest, stands};
@@ -240,6 +240,132 @@ async fn an_ordered_failover_loses_nothing_that_all_replicas_have() {
     }
 }
 
+/// Somebody else has settled it, and the release is refused with what that one wrote: an answer to give.
+#[tokio::test]
+async fn a_refused_release_shows_nothing_that_no_replica_has() {
+    let pair = Pair::start().await;
+    let url = pair.primary.url();
+    let (hasty, patient) =
+        (waiting(&url, 1, SHORT).await.expect("it opens"), waiting(&url, 1, LONG).await.expect("it opens"));
+    let claim = granted(patient.claim(&about(1)).await);
+    pair.replica.pause();
+    nobody_can_tell(hasty.settle(&claim, &done()).await);
+    let held = Releasing::Held { claim: &claim, counts: true, park: false, keep: TTL, rest: rest() };
+    let error = hasty.release(&held).await.expect_err("what no replica has is shown");
+    assert_eq!(error.did, Did::Nothing, "it was refused: {error}");
+    pair.replica.resume();
+    let refused = patient.release(&held).await;
+    assert!(matches!(refused, Ok(Settled::Lost(_))), "{refused:?}");
+}
+
+/// Who leaves before the answer leaves a line that is held up until the replicas answer, and nothing else.
+#[tokio::test]
+async fn callers_that_leave_early_hold_up_nobody_for_good() {
+    let pair = Pair::start().await;
+    let store = waiting(&pair.primary.url(), 1, LONG).await.expect("it opens");
+    granted(store.claim(&about(100)).await);
+    pair.replica.pause();
+    let asks: Vec<_> = (0..32).map(about).collect();
+    let leaves = async |ask| tokio::time::timeout(Duration::from_millis(50), store.claim(ask)).await.is_err();
+    let left = futures_util::future::join_all(asks.iter().map(leaves)).await;
+    assert!(left.into_iter().all(|left| left), "no replica has it");
+    pair.replica.resume();
+    for ask in &asks {
+        match store.claim(ask).await {
+            // The line of the one that left was longer than the one of this.
+            Ok(Claimed::Granted { .. }) => {}
+            answer => is_own(ask, answer),
+        }
+        let key = format!("semel:{}", ask.identity);
+        assert_eq!(pair.replica.tell(&["EXISTS", &key]).await.number(), Some(1), "{key}");
+    }
+}
+
+/// One line is dead and says nothing, the others work: it is given up although callers leave before the time-out.
+#[tokio::test]
+async fn a_line_that_says_nothing_is_given_up_while_others_answer() {
+    let pair = Pair::start().await;
+    let proxy = Proxy::speaking(Speaks::Redis, pair.primary.address().parse().expect("it is an address")).await;
+    let mut options = Options::default();
+    options.replicas = 1;
+    options.connect_timeout = Duration::from_secs(10);
+    let url = format!("redis://{}", proxy.address());
+    let store = RedisStore::connect(&url, &Env::system(), options).await.expect("it opens");
+    let dead = proxy.rule(Rule::runs("wait").lose_reply(Then::Silence));
+    let mut served = false;
+    for n in 0..200 {
+        let (one, other) = (about(2 * n), about(2 * n + 1));
+        let impatient = async |ask| tokio::time::timeout(Duration::from_millis(250), store.claim(ask)).await;
+        let (one, other) = tokio::join!(impatient(&one), impatient(&other));
+        served = matches!((one, other), (Ok(Ok(_)), Ok(Ok(_))));
+        if served {
+            break;
+        }
+    }
+    assert_eq!(dead.count(), 1);
+    assert!(served, "half of the callers are sent on a line that nobody answers on");
+}
+
+/// The limit of an answer comes first: it is told why, and not that nobody answered.
+#[tokio::test]
+async fn replicas_never_have_longer_than_half_of_what_an_answer_may_take() {
+    let pair = Pair::start().await;
+    let mut options = Options::default();
+    (options.replicas, options.replica_timeout) = (1, Duration::from_secs(3_600));
+    options.connect_timeout = Duration::from_secs(10);
+    options.response_timeout = Duration::from_secs(2);
+    let store = RedisStore::connect(&pair.primary.url(), &Env::system(), options).await.expect("it opens");
+    pair.replica.pause();
+    nobody_can_tell(store.claim(&about(1)).await);
+}
+
+/// Before 7.0 the write that changes nothing is refused as well: nobody can tell then, and the connections stay.
+#[tokio::test]
+async fn a_full_server_confirms_what_it_shows() {
+    let pair = Pair::start().await;
+    let store = waiting(&pair.primary.url(), 1, LONG).await.expect("it opens");
+    let claim = granted(store.claim(&about(1)).await);
+    let connections = async || pair.primary.info("stats", "total_connections_received").await.parse::<u64>();
+    let before = connections().await.expect("a number");
+    pair.primary.tell(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    for _ in 0..20 {
+        let copy = store.claim(&about(1)).await;
+        if is_modern() {
+            assert!(matches!(copy, Ok(Claimed::Found { .. })), "{copy:?}");
+        } else {
+            nobody_can_tell(copy);
+        }
+    }
+    let made = connections().await.expect("a number") - before;
+    assert!(made < 8, "{made} connections were made: whoever gives his up makes eight");
+    if !is_modern() {
+        pair.primary.tell(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    }
+    stands(store.settle(&claim, &done()).await);
+}
+
+/// To the master that takes a slot over a call goes with `ASKING`, and to the one that has it by then where it is sent.
+#[tokio::test]
+async fn in_a_cluster_calls_follow_their_slots_and_count_where_they_arrive() {
+    let cluster = Cluster::start(&Setup::new()).await;
+    let store = waiting(&cluster.url(), 1, LONG).await.expect("it opens");
+    for (n, is_whole) in [(0, false), (1, false), (2, true), (3, true)] {
+        let key = format!("semel:{}", id(n));
+        let slot = cluster.slot_of(&key).await;
+        let from = cluster.master_of(slot, 0).await.expect("every slot has a master");
+        let to = (from + 1) % 3;
+        cluster.begin_move(slot, from, to).await;
+        if is_whole {
+            cluster.end_move(slot, from, to).await;
+        }
+        let claim = granted(store.claim(&about(n)).await);
+        let there = cluster.nodes[to + 3].tell(&["KEYS", &key]).await;
+        assert_eq!(there.list().len(), 1, "claim {n} is not on the replica");
+        stands(store.settle(&claim, &done()).await);
+        assert!(matches!(store.claim(&about(n)).await, Ok(Claimed::Found { .. })), "outcome {n}");
+    }
+}
+
 #[tokio::test]
 async fn too_few_replicas_are_told_with_the_cure() {
     let server = Redis::start(&Setup::new()).await;
@@ -258,4 +384,12 @@ async fn a_user_who_may_not_wait_is_refused_with_the_cure() {
     let error = waiting(&url, 1, SHORT).await.expect_err("it may not").to_string();
     assert!(error.contains("+wait"), "{error}");
     assert!(waiting(&url, 0, SHORT).await.is_ok(), "without replicas nobody waits");
+}
+
+#[tokio::test]
+async fn a_server_on_which_nobody_can_wait_is_refused() {
+    let server = Redis::start(&Setup::new().set("rename-command", "WAIT \"\"")).await;
+    let error = waiting(&server.url(), 1, SHORT).await.expect_err("nothing would ever be confirmed").to_string();
+    assert!(error.contains("WAIT"), "{error}");
+    assert!(waiting(&server.url(), 0, SHORT).await.is_ok(), "without replicas nobody waits");
 }

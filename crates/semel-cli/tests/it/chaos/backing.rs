@@ -26,10 +26,18 @@ pub(super) struct Wire {
     pub(super) is: fn(StoreCall, &Request<'_>) -> bool,
 }
 
+/// On a shared store a gateway remembers answers for a moment.
+pub(super) const REMEMBERS: &str = "local_ttl = \"1s\"";
+
 /// A store, and what can happen to its servers.
 pub(super) trait Backing {
     /// `store.url` of a gateway; `through` is the proxy that stands before the server, where one can.
     fn url(&self, through: Option<SocketAddr>) -> String;
+
+    /// More lines of the section [store], where it is a server's.
+    fn of_store(&self) -> &'static str {
+        REMEMBERS
+    }
 
     /// Where a proxy can stand; nowhere if the store lives in the gateway, or says by itself where its servers are.
     fn wire(&self) -> Option<Wire> {

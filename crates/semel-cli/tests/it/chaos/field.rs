@@ -72,8 +72,7 @@ impl<B: Backing> Field<B> {
             };
             let url = backing.url(proxy.as_ref().map(Proxy::address));
             let setup = Setup::new(&upstream.url(), &url).with(RULE).with(rule);
-            // On a shared store a gateway remembers answers for a moment; on its own it has no need to.
-            let setup = if url.contains("://") { setup.of_store("local_ttl = \"1s\"") } else { setup };
+            let setup = if url.contains("://") { setup.of_store(backing.of_store()) } else { setup };
             nodes.push(Node { setup, gateway: None, proxy });
         }
         let callers = Callers::new(collector);

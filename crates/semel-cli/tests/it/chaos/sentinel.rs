@@ -1,4 +1,5 @@
-//! Redis under Sentinel. A failover may lose what was acknowledged last: that is measured, not hidden.
+//! Redis under Sentinel. A failover may lose what was acknowledged last, unless all replicas are awaited: that is measured, not
+//! hidden.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -9,19 +10,23 @@ use semel_testkit::{
 };
 
 use super::{
-    backing::{Backing, forgotten},
+    backing::{Backing, REMEMBERS, forgotten},
     end::{SEEN, SHARED},
-    field::{Plan, play},
+    field::{LEASE, Plan, play},
     storms::storms,
 };
 
-struct Watched(Sentinels);
+struct Watched {
+    set: Sentinels,
+    /// What counts is on both replicas: nothing may be lost.
+    awaits: bool,
+}
 
 impl Watched {
-    async fn start() -> Self {
+    async fn start(awaits: bool) -> Self {
         // A primary that nobody follows any more takes no writes: without this it goes on until it is told.
         let setup = Setup::new().keeps().set("min-replicas-to-write", "1").set("min-replicas-max-lag", "1");
-        Self(Sentinels::start(&setup).await)
+        Self { set: Sentinels::start(&setup).await, awaits }
     }
 }
 
@@ -38,7 +43,15 @@ pub(super) async fn follows(server: &Redis) {
 
 impl Backing for Watched {
     fn url(&self, _: Option<SocketAddr>) -> String {
-        self.0.url()
+        self.set.url()
+    }
+
+    fn of_store(&self) -> &'static str {
+        if self.awaits { "local_ttl = \"1s\"\nreplicas = 2" } else { REMEMBERS }
+    }
+
+    fn only_its_own(&self) -> bool {
+        self.awaits
     }
 
     fn fates(&self) -> &'static [&'static str] {
@@ -46,42 +59,50 @@ impl Backing for Watched {
     }
 
     async fn suffer(&mut self, fate: &'static str, collector: &Collector, _: &Seeded) {
-        let began = collector.forgot(None);
+        let began = if self.awaits { None } else { Some(collector.forgot(None)) };
+        let before = self.set.primary().await;
         match fate {
             "failover ordered" => {
-                let before = self.0.primary().await;
-                self.0.fail_over().await;
-                follows(&self.0.servers[before]).await;
+                self.set.fail_over().await;
             }
             "primary killed, a replica promoted" => {
-                let before = self.0.primary().await;
-                self.0.servers[before].kill();
-                self.0.promoted(before).await;
-                self.0.servers[before].start_again().await;
-                follows(&self.0.servers[before]).await;
+                self.set.servers[before].kill();
+                self.set.promoted(before).await;
+                self.set.servers[before].start_again().await;
             }
             // It goes on later, and believes for a moment that it is the primary still.
             "primary cut off, a replica promoted" => {
-                let before = self.0.primary().await;
-                self.0.servers[before].pause();
-                self.0.promoted(before).await;
-                self.0.servers[before].resume();
-                follows(&self.0.servers[before]).await;
+                self.set.servers[before].pause();
+                self.set.promoted(before).await;
+                self.set.servers[before].resume();
             }
             other => panic!("{other}"),
         }
-        // What the old primary took meanwhile is gone with its turning into a replica.
-        forgotten(collector, began).await;
+        follows(&self.set.servers[before]).await;
+        match began {
+            // What the old primary took meanwhile is gone with its turning into a replica.
+            Some(began) => forgotten(collector, began).await,
+            // Outcomes that waited for a replica are told again by then.
+            None => tokio::time::sleep(3 * LEASE).await,
+        }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn under_sentinel_storms_over_gateways_have_one_effect_per_key() {
-    storms(Watched::start().await).await;
+    storms(Watched::start(false).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn under_sentinel_only_what_a_failover_lost_runs_again() {
     let promise = Promise { fences: Fences::Advisory, ..SHARED };
-    play(Watched::start().await, &Plan { gateways: 2, rule: "", promise, expected: SEEN }).await;
+    play(Watched::start(false).await, &Plan { gateways: 2, rule: "", promise, expected: SEEN }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn under_sentinel_what_all_replicas_have_never_runs_again() {
+    let promise = Promise { fences: Fences::Advisory, ..SHARED };
+    let expected = &["fresh", "replayed", "store-unavailable"];
+    let report = play(Watched::start(true).await, &Plan { gateways: 2, rule: "", promise, expected }).await;
+    assert_eq!(report.doubles.loss, 0, "{report}");
 }

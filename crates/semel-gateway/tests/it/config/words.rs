@@ -59,6 +59,20 @@ fn a_file_with_rules_is_summed_up_rule_by_rule() {
 }
 
 #[test]
+fn replicas_that_are_awaited_are_summed_up() {
+    let said = |lines: &str| summary(&good(&format!("{RULE}[store]\nurl = \"redis://h\"\n{lines}")));
+    let line = |said: &str| said.lines().find(|line| line.contains("  replicas ")).map(str::to_owned);
+    for (lines, expected) in [
+        ("replicas = 1", "a claim counts once 1 replica has it, within 200ms; else 503."),
+        ("replicas = 2\nreplica_timeout = \"50ms\"", "a claim counts once 2 replicas have it, within 50ms; else 503."),
+    ] {
+        let expected = format!("  replicas   {expected} An answer is recorded again until they have it.");
+        assert_eq!(line(&said(lines)), Some(expected), "{lines}");
+    }
+    assert_eq!(line(&said("replicas = 0")), None);
+}
+
+#[test]
 fn a_rule_is_explained_with_every_value_in_force() {
     let words = explain(&good(&format!("{RULE}preset = \"payment\"\nttl = \"48h\"")));
     assert_eq!(

@@ -8,4 +8,4 @@ mod server;
 pub use cluster::Cluster;
 pub use resp::{Said, ask};
 pub use sentinels::{PRIMARY_NAME, Sentinels};
-pub use server::{Redis, Setup};
+pub use server::{Redis, Setup, is_modern};

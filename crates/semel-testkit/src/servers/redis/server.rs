@@ -325,8 +325,12 @@ fn program() -> OsString {
     std::env::var_os(SERVER).filter(|path| !path.is_empty()).unwrap_or_else(|| "redis-server".into())
 }
 
-/// Whether the server is of 7.0 or later, as every Valkey is.
-fn is_modern() -> bool {
+/// Whether the servers that are started here are of 7.0 or later, as every Valkey is.
+///
+/// # Panics
+/// Where there is none, or it does not tell its version.
+#[must_use]
+pub fn is_modern() -> bool {
     static MODERN: OnceLock<bool> = OnceLock::new();
     *MODERN.get_or_init(|| {
         let said = Command::new(program()).arg("--version").output();
