@@ -65,8 +65,22 @@ async fn answers(process: &mut Process, port: u16) -> bool {
             .status()
             .is_ok_and(|status| status.success());
     }
-    // Another program may have the port, and answer there.
-    answers && process.runs()
+    // Another program may have the port, and answer there until this one has found out.
+    answers && says_that_it_listens(process, &port).await
+}
+
+async fn says_that_it_listens(process: &mut Process, port: &str) -> bool {
+    let words = format!("listening on 127.0.0.1:{port}\n");
+    for _ in 0..3_000 {
+        if process.said().contains(&words) {
+            return true;
+        }
+        if !process.runs() {
+            return false;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("it does not say that it listens:\n{}", process.said())
 }
 
 fn configuration(dir: &Path, server: u16, port: u16, connections: usize) -> String {

@@ -160,14 +160,22 @@ impl Redis {
     /// Waits until it answers; or what it said, where it ended.
     async fn answers(&mut self) -> Result<(), String> {
         let looking = Looking::begin();
-        // A server that loads its file answers with an error until it is done.
-        while !matches!(ask(self.ports.main, &[b"PING"]).await, Ok(Said::Text(_))) {
+        while !self.is_ready().await {
             if !self.process.runs() || !looking.again().await {
                 return Err(self.process.said());
             }
         }
-        // Somebody else's server may have the port, and answer.
-        if self.process.runs() { Ok(()) } else { Err(self.process.said()) }
+        Ok(())
+    }
+
+    /// Somebody else's server may have the port, and answer until this one has found out: it says who it is.
+    async fn is_ready(&self) -> bool {
+        // A server that loads its file answers with an error until it is done.
+        if !matches!(ask(self.ports.main, &[b"PING"]).await, Ok(Said::Text(_))) {
+            return false;
+        }
+        let said = ask(self.ports.main, &[b"INFO", b"server"]).await;
+        said.is_ok_and(|said| said.field("process_id") == Some(self.process.id().to_string()))
     }
 
     /// The port it listens on, of the loopback.
@@ -360,4 +368,35 @@ fn run(dir: &Path, sentinel: bool) -> Process {
         command.arg("--sentinel");
     }
     Process::start("redis-server", &mut command, &dir.join("server.log"))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    /// Of two tests that were given the same port one listens, and answers the other's questions while that one's server is
+    /// only about to find out.
+    #[tokio::test]
+    async fn somebody_elses_answer_is_not_taken_for_the_servers() {
+        let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let ports = Ports { main: other.local_addr().unwrap().port(), tls: None, bus: None };
+        let answering = async {
+            loop {
+                let (mut stream, _) = other.accept().await.unwrap();
+                let mut question = [0; 64];
+                let _read = stream.read(&mut question).await.unwrap();
+                stream.write_all(b"+PONG\r\n").await.unwrap();
+            }
+        };
+        let setup = Setup::new();
+        tokio::select! {
+            server = Redis::on(ports, &setup, |_| {}) => assert!(server.is_none(), "the port is taken"),
+            () = answering => {}
+        }
+    }
 }
