@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         // The ports that were found, where 0 was asked for.
         config.listen.http.value = gateway.http();
         config.listen.admin.value = gateway.admin();
-        tell(&config)?;
+        tell(&config);
         if config.source.is_none() && Path::new(FILE).exists() {
             tracing::warn!("./{FILE} is here but not used; add -c {FILE}");
         }
@@ -75,7 +75,8 @@ fn refused(refused: &semel_gateway::config::Refused) -> Failure {
 }
 
 /// What is guarded and what is promised, then what a person should look at: words for people, one event for programs.
-fn tell(config: &Config) -> Result<(), Failure> {
+/// As with the lines of the log, it serves also where nobody can be told.
+fn tell(config: &Config) {
     let findings = lint(config).into_iter().filter(|p| p.severity != Severity::Note);
     if *config.log.format == LogFormat::Json {
         for finding in findings {
@@ -90,13 +91,13 @@ fn tell(config: &Config) -> Result<(), Failure> {
             file = config.source.as_ref().map(Source::name),
             "serving"
         );
-        return Ok(());
+        return;
     }
-    let mut out = std::io::stderr().lock();
     let look = Look::of_stderr();
-    writeln!(out, "semel gateway {}\n\n{}", env!("CARGO_PKG_VERSION"), look.fit(&summary(config)))?;
+    let mut text = format!("semel gateway {}\n\n{}\n", env!("CARGO_PKG_VERSION"), look.fit(&summary(config)));
     for finding in findings {
-        writeln!(out, "{}", look.fit(&finding.render(config.source.as_ref())))?;
+        text.push_str(&look.fit(&finding.render(config.source.as_ref())));
+        text.push('\n');
     }
-    Ok(out.flush()?)
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }

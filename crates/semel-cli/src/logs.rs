@@ -1,4 +1,4 @@
-//! Log lines on standard error: text for people, JSON on request.
+//! Log lines on standard error: text for people, JSON on request. A line that cannot be written is lost, and that is all.
 
 use std::io::IsTerminal as _;
 
@@ -15,7 +15,8 @@ pub(crate) fn write(log: &Log) {
         LogLevel::Debug => Level::DEBUG,
         LogLevel::Trace => Level::TRACE,
     });
-    let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
+    // Where a line cannot be written, a line about that cannot be either; the subscriber's attempt at it panics.
+    let lines = tracing_subscriber::fmt().log_internal_errors(false).with_max_level(level).with_writer(std::io::stderr);
     // Whoever set a subscriber before wants it to stay.
     let _ = match *log.format {
         LogFormat::Json => lines.json().flatten_event(true).try_init(),

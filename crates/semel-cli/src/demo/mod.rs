@@ -144,7 +144,8 @@ where
     if !args.exit && matches!(exit, Ok(Exit::Clean | Exit::Finding)) {
         show::invite(&service, &gateway, out, look)?;
         stop.await;
-        writeln!(out, "\nStopping.")?;
+        // Whoever read along may have gone; the drain is for the others.
+        let _ = writeln!(out, "\nStopping.");
     }
     gateway.stop.await;
     service.stop(DRAIN).await;

@@ -12,7 +12,7 @@ use crate::semel::{Ended, command, run, run_command};
 /// A gateway on free ports; killed when dropped.
 struct Gateway {
     child: Child,
-    errors: BufReader<std::process::ChildStderr>,
+    errors: Option<BufReader<std::process::ChildStderr>>,
     said: String,
     http: String,
     admin: String,
@@ -24,7 +24,10 @@ impl Gateway {
         all.extend(args);
         let mut command = command(&all);
         command.current_dir(dir.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the binary was just built");
+        Self::of(command.spawn().expect("the binary was just built"))
+    }
+
+    fn of(mut child: Child) -> Self {
         let mut errors = BufReader::new(child.stderr.take().expect("a pipe"));
         let mut said = String::new();
         while !said.contains("  stop ") && !said.contains("\"serving\"") {
@@ -38,7 +41,31 @@ impl Gateway {
             true => (after("\"http\":\""), after("\"admin\":\"")),
             false => (after("requests   http://"), after("admin      http://")),
         };
-        Self { child, errors, said, http, admin }
+        Self { child, errors: Some(errors), said, http, admin }
+    }
+
+    /// One whose log nobody can read: the system says where it listens, and the address with `/healthz` is the admin's.
+    #[cfg(target_os = "linux")]
+    async fn unheard(child: Child) -> Self {
+        let mut gateway = Self { child, errors: None, said: String::new(), http: String::new(), admin: String::new() };
+        for _ in 0..1_000 {
+            let ended = gateway.child.try_wait().expect("a child can be asked");
+            assert_eq!(ended, None, "it ended at its start");
+            let ports = listening(gateway.child.id());
+            for port in &ports {
+                let at = format!("127.0.0.1:{port}");
+                match asked_for_health(&at) {
+                    Some(true) => gateway.admin = at,
+                    Some(false) => gateway.http = at,
+                    None => {}
+                }
+            }
+            if !gateway.admin.is_empty() && !gateway.http.is_empty() {
+                return gateway;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        panic!("it does not listen");
     }
 
     fn signal(&self, signal: Signal) {
@@ -49,7 +76,9 @@ impl Gateway {
     /// Waits for its end; its code and what else it said.
     fn end(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
-        self.errors.read_to_string(&mut rest).expect("text");
+        if let Some(errors) = &mut self.errors {
+            errors.read_to_string(&mut rest).expect("text");
+        }
         (self.child.wait().expect("it ends").code(), rest)
     }
 }
@@ -62,6 +91,33 @@ impl Drop for Gateway {
     }
 }
 
+/// The ports on which a process listens.
+#[cfg(target_os = "linux")]
+fn listening(pid: u32) -> Vec<u16> {
+    let Ok(files) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
+    let links = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+    let sockets: Vec<String> = links.filter_map(|link| link.to_str().map(str::to_owned)).collect();
+    let table = std::fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
+    let ports = table.lines().skip(1).filter_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_theirs = fields.get(3) == Some(&"0A") && sockets.contains(&format!("socket:[{}]", fields.get(9)?));
+        is_theirs.then(|| u16::from_str_radix(fields[1].rsplit(':').next()?, 16).ok())?
+    });
+    ports.collect()
+}
+
+/// Whether the gateway's admin side is there, or its other side; nothing where neither has answered.
+#[cfg(target_os = "linux")]
+fn asked_for_health(at: &str) -> Option<bool> {
+    use std::io::Write as _;
+    let mut socket = std::net::TcpStream::connect(at).ok()?;
+    // Of the two only the gateway's front refuses a request without a host in this way.
+    socket.write_all(b"POST /healthz HTTP/1.1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).ok()?;
+    (!answer.is_empty()).then(|| !answer.contains("There is no Host field"))
+}
+
 async fn prove(gateway: &Gateway, upstream: &Endpoint, more: &[&str]) -> Ended {
     let url = format!("http://{}/unprotected", gateway.http);
     let count = upstream.url("/count");
@@ -69,6 +125,65 @@ async fn prove(gateway: &Gateway, upstream: &Endpoint, more: &[&str]) -> Ended {
         vec!["prove", &url, "--count-url", &count, "--rounds", "3", "--concurrency", "30", "--ramp", "100ms", "--json"];
     args.extend(more);
     run(&args).await
+}
+
+/// A service that reads each request and breaks off: two lines of the gateway's log for each.
+fn breaking_off() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().take(8) {
+            let mut bytes = [0; 4096];
+            let _ = stream.expect("a connection").read(&mut bytes);
+        }
+    });
+    url
+}
+
+/// The subscriber told a line that it could not write to the same standard error, and panicked over that: in the middle
+/// of a panic the process aborted, and every request with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_whose_reader_has_gone_ends_nothing() {
+    for format in ["text", "json"] {
+        let dir = TempDir::new().expect("a directory");
+        let mut gateway = Gateway::start(&dir, &["--upstream", &breaking_off(), "--log-format", format]);
+        gateway.errors = None;
+        for key in ["a", "b", "c"] {
+            let answer = post(&gateway.http, key).await;
+            assert!(answer.starts_with("HTTP/1.1 502"), "{format}: {answer}");
+            assert!(answer.contains("upstream-broken"), "{format}: {answer}");
+        }
+        gateway.signal(Signal::TERM);
+        assert_eq!(gateway.end().0, Some(0), "{format}");
+    }
+}
+
+/// `/dev/full` stands for a disk without room. Nothing of the log can be written from the first line on.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_on_a_full_disk_stops_neither_the_start_nor_the_gateway() {
+    for format in ["text", "json"] {
+        let dir = TempDir::new().expect("a directory");
+        let (upstream, full) = (breaking_off(), std::fs::File::options().write(true).open("/dev/full"));
+        let flags = ["gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream", &upstream];
+        let mut command = command(&[&flags[..], &["--log-format", format]].concat());
+        command.current_dir(dir.path()).stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(full.expect("Linux has it"));
+        let mut gateway = Gateway::unheard(command.spawn().expect("the binary was just built")).await;
+        for _ in 0..1_000 {
+            if get(&gateway.admin, "/readyz").await.starts_with("HTTP/1.1 200") {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        for key in ["a", "b"] {
+            let answer = post(&gateway.http, key).await;
+            assert!(answer.starts_with("HTTP/1.1 502"), "{format}: {answer}");
+        }
+        assert_eq!(gateway.child.try_wait().expect("a child can be asked"), None, "{format}: it runs on");
+        gateway.signal(Signal::TERM);
+        assert_eq!(gateway.end().0, Some(0), "{format}");
+    }
 }
 
 async fn get(at: &str, path: &str) -> String {
