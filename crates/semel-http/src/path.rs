@@ -1,7 +1,7 @@
 //! Which other paths a path can be read as.
 //!
-//! `//orders`, `/x/../orders`, `/orders;v=1` and `/x%2F..%2Forders` are paths of their own to a router that compares
-//! text, and `/orders` to another one. Which of them the service behind is, nobody here can know. So whoever lets a
+//! `//orders`, `/x/../orders`, `/orders;v=1`, `/orders%20` and `/x%2F..%2Forders` are paths of their own to a router that
+//! compares text, and `/orders` to another one. Which of them the service behind is, nobody here can know. So whoever lets a
 //! request pass because of its path has to look at what else that path can mean: [`readings`].
 
 use std::borrow::Cow;
@@ -13,25 +13,40 @@ pub const LONGEST: usize = 8 * 1024;
 const DECODINGS: usize = 4;
 
 /// Whether every reader takes `path` for the same one: no percent sign, backslash or semicolon, no empty or dot
-/// segment. Case and a slash at the end are left out of it: see [`canonical`].
+/// segment, no blank or control character, no dot at the end of a segment. Case and a slash at the end are left out of it:
+/// see [`canonical`].
 ///
-/// Cost: one pass.
+/// Cost: one pass, and another where it is not all ASCII.
 #[must_use]
 pub fn is_plain(path: &str) -> bool {
-    let mut last = b' ';
-    path.bytes().all(|byte| {
-        let odd = matches!(byte, b'%' | b'\\' | b';') || (last == b'/' && matches!(byte, b'/' | b'.'));
+    let (mut last, mut is_ascii) = (b' ', true);
+    let even = path.bytes().all(|byte| {
+        let odd = match byte {
+            ..=b' ' | 0x7f | b'%' | b'\\' | b';' => true,
+            b'/' => matches!(last, b'/' | b'.'),
+            b'.' => last == b'/',
+            _ => false,
+        };
+        is_ascii &= byte.is_ascii();
         last = byte;
         !odd
-    })
+    });
+    even && last != b'.' && (is_ascii || !path.chars().any(|c| is_control(c) || c.is_whitespace()))
+}
+
+/// What readers end a text at, or a line, or leave out.
+fn is_control(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 /// What else `path` can mean: percent-encodings decoded, once or to the end; backslashes as slashes; parameters of
-/// segments (`;v=1`) left out; empty and dot segments resolved, in either order. Without `path` itself, each once.
+/// segments (`;v=1`) left out; blanks around segments and dots at their ends left out; empty and dot segments resolved, in
+/// either order. Without `path` itself, each once.
 ///
-/// `None` where it is longer than [`LONGEST`] or encoded many times over, so that nobody can say.
+/// `None` where it is longer than [`LONGEST`], encoded many times over, or has control characters, as they are or encoded,
+/// so that nobody can say: readers end a path at one, leave it out, or take what is around it for lines.
 ///
-/// Cost: nothing but a pass for a plain path; else at most twelve times a few passes over it.
+/// Cost: nothing but a pass for a plain path; else at most 24 times a few passes over it.
 ///
 /// ```
 /// let readings = semel_http::path::readings("/x/../orders;v=1").expect("short");
@@ -49,10 +64,14 @@ pub fn readings(path: &str) -> Option<Vec<Vec<u8>>> {
     }
     let once = decoded(path.as_bytes());
     let last = decoded_to_the_end(once.clone().into_owned())?;
+    if has_controls(&last) {
+        return None;
+    }
     for text in [path.as_bytes(), &once, &last] {
         let slashed: Vec<u8> = text.iter().map(|&byte| if byte == b'\\' { b'/' } else { byte }).collect();
         let bare = without_parameters(&slashed);
-        for text in [&slashed, &bare] {
+        let (trimmed, bare_trimmed) = (without_edges(&slashed), without_edges(&bare));
+        for text in [&slashed, &bare, &trimmed, &bare_trimmed] {
             for reading in [without_dots(&without_empty(text)), without_empty(&without_dots(text))] {
                 if reading != path.as_bytes() && !found.contains(&reading) {
                     found.push(reading);
@@ -63,8 +82,8 @@ pub fn readings(path: &str) -> Option<Vec<Vec<u8>>> {
     Some(found)
 }
 
-/// One spelling for all that `path` is likely to be one with: decoded to the end, without parameters, empty and dot
-/// segments, in small letters, without a slash at the end. For identities: two paths that share it are *not* known to
+/// One spelling for all that `path` is likely to be one with: decoded to the end, without control characters, parameters,
+/// blanks and dots at the edges of segments, empty and dot segments, in small letters, without a slash at the end. For identities: two paths that share it are *not* known to
 /// be one, so what else tells them apart (a fingerprint) has to have the last word.
 ///
 /// Cost: a few passes.
@@ -76,7 +95,8 @@ pub fn canonical(path: &str) -> Vec<u8> {
             // Encoded over and over it stays as it is: a path of its own.
             let mut text = decoded_to_the_end(path.as_bytes().to_vec()).unwrap_or_else(|| path.as_bytes().to_vec());
             text.iter_mut().filter(|byte| **byte == b'\\').for_each(|byte| *byte = b'/');
-            without_dots(&without_empty(&without_parameters(&text)))
+            let text = without_edges(&without_parameters(&without_controls(&text)));
+            without_dots(&without_empty(&text))
         }
     };
     if text.len() > 1 && text.ends_with(b"/") {
@@ -123,6 +143,47 @@ impl Iterator for Decoded<'_> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
         Some(*first)
+    }
+}
+
+fn has_controls(text: &[u8]) -> bool {
+    text.utf8_chunks().any(|chunk| chunk.valid().contains(is_control))
+}
+
+fn without_controls(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for chunk in text.utf8_chunks() {
+        for part in chunk.valid().split(is_control) {
+            out.extend_from_slice(part.as_bytes());
+        }
+        out.extend_from_slice(chunk.invalid());
+    }
+    out
+}
+
+/// Segments without the blanks around them and the dots at their ends; what is `.` or `..` then stays so.
+fn without_edges(path: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(path.len());
+    for (n, part) in path.split(|&byte| byte == b'/').enumerate() {
+        if n > 0 {
+            out.push(b'/');
+        }
+        out.extend_from_slice(trimmed(part));
+    }
+    out
+}
+
+fn trimmed(part: &[u8]) -> &[u8] {
+    let part = std::str::from_utf8(part).map_or_else(|_| part.trim_ascii(), |text| text.trim().as_bytes());
+    if matches!(part, b"." | b"..") {
+        return part;
+    }
+    match std::str::from_utf8(part) {
+        Ok(text) => text.trim_end_matches(|c: char| c == '.' || c.is_whitespace()).as_bytes(),
+        Err(_) => {
+            let end = part.iter().rposition(|byte| *byte != b'.' && !byte.is_ascii_whitespace());
+            end.map_or(&[], |end| &part[..=end])
+        }
     }
 }
 
@@ -182,7 +243,9 @@ mod tests {
 
     #[test]
     fn a_plain_path_has_no_other_reading() {
-        for path in ["/", "/orders", "/orders/", "/orders/7/items", "/Orders", "/a.b/c..d/e.", "/café", "*", ""] {
+        for path in
+            ["/", "/orders", "/orders/", "/orders/7/items", "/Orders", "/a.b/c..d/e", "/café", "/注文/ひ", "*", ""]
+        {
             assert!(is_plain(path) && texts(path).is_empty(), "{path}");
         }
     }
@@ -209,10 +272,19 @@ mod tests {
             ("/a//../orders", "/a/orders"),
             ("/%6frders", "/orders"),
             ("/..%3bv/orders", "/orders"),
+            ("/orders%20", "/orders"),
+            ("/%20orders%20/7", "/orders/7"),
+            ("/orders.", "/orders"),
+            ("/orders./7", "/orders/7"),
+            ("/orders%2e%2E", "/orders"),
+            ("/orders%20.%20;a", "/orders"),
+            ("/orders%C2%A0", "/orders"),
+            ("/orders%2520", "/orders"),
+            ("/x/..%20/orders", "/orders"),
         ] {
             let all = texts(path);
             assert!(all.contains(&reading.to_owned()), "{path}: {all:?}");
-            assert!(!all.contains(&path.to_owned()) && all.len() <= 12, "{path}: {all:?}");
+            assert!(!all.contains(&path.to_owned()) && all.len() <= 24, "{path}: {all:?}");
         }
     }
 
@@ -225,11 +297,48 @@ mod tests {
         assert_eq!(canonical("/%zz%"), b"/%zz%");
     }
 
+    /// A framework that matches `^/orders$` takes `/orders%0A` for it, where `$` stands before a last line feed as well;
+    /// others end a path at a NUL, leave out tabs and line ends, or match line by line.
+    #[test]
+    fn a_path_with_control_characters_can_mean_anything() {
+        for path in [
+            "/orders%0A",
+            "/orders%0d%0a",
+            "/orders%00.json",
+            "/ord%09ers",
+            "/x%0a/orders",
+            "/orders%7F",
+            "/orders\u{7f}",
+            "/orders%250a",
+            "/orders%C2%85",
+            "/orders%E2%80%A8",
+            "/orders\u{2029}",
+        ] {
+            assert_eq!(readings(path), None, "{path}");
+            assert!(!is_plain(path), "{path}");
+        }
+        // No text at all: its bytes mean themselves.
+        assert!(readings("/%FF%85").is_some_and(|all| all.len() == 1));
+    }
+
     #[test]
     fn a_path_has_one_canonical_spelling() {
-        for path in
-            ["//Orders/", "/x/../orders", "/%6Frders;v=1", "/orders%2f", "/\\orders\\.", "/%254frders", "/orders"]
-        {
+        for path in [
+            "/orders%0A",
+            "/orders%00",
+            "/ord%09ers",
+            "/orders%20/",
+            "/orders.",
+            "/orders%2e%20",
+            "/orders%C2%A0",
+            "//Orders/",
+            "/x/../orders",
+            "/%6Frders;v=1",
+            "/orders%2f",
+            "/\\orders\\.",
+            "/%254frders",
+            "/orders",
+        ] {
             assert_eq!(canonical(path), b"/orders", "{path}");
         }
         for path in ["/", "//", "/.", "/..", "/x/.."] {
