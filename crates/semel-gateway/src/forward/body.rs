@@ -12,6 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
+use super::hop;
 use crate::pool::{Link, Look, Payload, Pool};
 
 /// The body of an answer: the upstream's as it arrives, or a short one of the gateway.
@@ -115,7 +116,7 @@ where
         let polled = link.drive(cx, Look::First, |link, cx| {
             if let Poll::Ready(frame) = Pin::new(&mut *incoming).poll_frame(cx) {
                 *waiting = None;
-                return Poll::Ready(frame.map(|frame| frame.map_err(BodyError::Broken)));
+                return Poll::Ready(frame.map(|frame| frame.map(passed).map_err(BodyError::Broken)));
             }
             if link.early {
                 return Poll::Pending;
@@ -132,6 +133,14 @@ where
         }
         polled
     }
+}
+
+/// A service says behind its body no more than before it.
+fn passed(mut frame: Frame<Bytes>) -> Frame<Bytes> {
+    if let Some(trailers) = frame.trailers_mut() {
+        hop::strip_trailers(trailers);
+    }
+    frame
 }
 
 impl<B> Body for ResponseBody<B>

@@ -4,7 +4,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{
         ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE, EXPECT, HOST,
-        PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SERVER, TE, TRANSFER_ENCODING, UPGRADE, USER_AGENT, VIA,
+        PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, SERVER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT, VIA,
     },
 };
 use semel_http::names::{SEMEL_OUTCOME, X_REQUEST_ID};
@@ -83,16 +83,24 @@ pub(crate) struct Names {
     pub(crate) transfer_encoding: bool,
     pub(crate) via: bool,
     one_hop: bool,
+    /// Of a request: what is said to follow its body.
+    trailer: bool,
+    /// Of a request: a name that is not known here has an underscore.
+    pub(crate) underscore: bool,
     /// Of an answer: words that are the gateway's alone.
     ours: bool,
 }
 
 impl<'a> Fields<'a> {
+    /// Of a request.
     pub(crate) fn of(headers: &'a HeaderMap) -> Self {
-        Self::pass(headers, |_| false)
+        Self::pass(headers, |names, name| {
+            names.trailer |= *name == TRAILER;
+            names.underscore |= name.as_str().contains('_');
+        })
     }
 
-    fn pass(headers: &'a HeaderMap, is_ours: impl Fn(&HeaderName) -> bool) -> Self {
+    fn pass(headers: &'a HeaderMap, note: impl Fn(&mut Names, &HeaderName)) -> Self {
         let mut fields = Self::default();
         let names = &mut fields.names;
         for (name, value) in headers {
@@ -105,7 +113,7 @@ impl<'a> Fields<'a> {
                 _ if *name == X_REQUEST_ID => fields.request_id = fields.request_id.or(Some(value)),
                 _ => {
                     names.one_hop |= of_one_hop(name);
-                    names.ours |= is_ours(name);
+                    note(names, name);
                 }
             }
         }
@@ -129,8 +137,12 @@ fn of_one_hop(name: &HeaderName) -> bool {
 }
 
 /// Removes what a request must not carry to the upstream. `Transfer-Encoding` stays: it is `chunked` alone by now,
-/// and hyper sends a body of unknown length on a GET only where the field says so. `Expect` was answered here.
+/// and hyper sends a body of unknown length on a GET only where the field says so. `Expect` was answered here. Nothing
+/// follows the body: many a service merges that with the fields of the head, and nobody here has looked at it.
 pub(super) fn strip_request(headers: &mut HeaderMap, names: Names, keep_upgrade: bool) {
+    if names.trailer {
+        headers.remove(TRAILER);
+    }
     if !names.one_hop {
         return;
     }
@@ -166,7 +178,7 @@ pub(super) enum Keep {
 /// Removes what an answer must not carry to the client. False where its body is coded for this hop in a way that
 /// cannot be passed on.
 pub(super) fn strip_response(headers: &mut HeaderMap, keep: Keep) -> bool {
-    let names = Fields::pass(headers, is_ours).names;
+    let names = Fields::pass(headers, |names, name| names.ours |= is_ours(name)).names;
     strip_named(headers, names.connection);
     if names.one_hop {
         strip(headers, keep == Keep::Upgrade);
@@ -182,6 +194,12 @@ pub(super) fn strip_response(headers: &mut HeaderMap, keep: Keep) -> bool {
         headers.remove(CONTENT_LENGTH);
     }
     true
+}
+
+/// Removes from what followed an answer's body what its head must not carry either.
+#[cold]
+pub(super) fn strip_trailers(trailers: &mut HeaderMap) {
+    remove(trailers, |name| is_ours(name) || of_one_hop(name));
 }
 
 /// Whether `Transfer-Encoding` is exactly one `chunked`. A coding before it would be lost on the way, and two fields

@@ -12,7 +12,7 @@ use super::Door;
 use crate::forward::{hop, problem::Problem, target};
 
 /// Refuses the request, or brings it into the one form that everything behind sees: target as a path, one `Host`, no
-/// fields of the client's connection except a wish to upgrade.
+/// fields of the client's connection except a wish to upgrade, no second spelling of what is read behind.
 pub(super) fn admit<B>(request: &mut Request<B>, door: &Door) -> Result<(), Problem> {
     if *request.method() == Method::CONNECT {
         return Err(Problem::NotImplemented("CONNECT is for forward proxies; this gateway stands before one service."));
@@ -34,6 +34,9 @@ pub(super) fn admit<B>(request: &mut Request<B>, door: &Door) -> Result<(), Prob
     }
     target::to_origin_form(request);
     hop::strip_named(request.headers_mut(), names.connection);
+    if door.read_behind.is_confusable(names.underscore) {
+        door.read_behind.strip_doubles(request.headers_mut());
+    }
     Ok(())
 }
 

@@ -16,7 +16,8 @@ use semel_http::Overdue;
 
 use super::line::{InService, Line};
 
-/// A request's body as it arrives. Nothing is read ahead.
+/// A request's body as it arrives. Nothing is read ahead. What follows it (trailers) is left out: rules and checks are about
+/// the head, and many a service merges both.
 ///
 /// Fails where the client's part breaks off, is malformed, or stalls for longer than
 /// [`body_idle`](super::ServeConfig::body_idle) while somebody wants to read it.
@@ -77,6 +78,7 @@ impl Body for RequestBody {
         match polled {
             Poll::Ready(frame) => {
                 line.body_came();
+                let frame = frame.filter(|frame| !frame.as_ref().is_ok_and(Frame::is_trailers));
                 Poll::Ready(frame.map(|frame| frame.map_err(RequestBodyError::Broken)))
             }
             Poll::Pending => {

@@ -11,6 +11,7 @@ mod body;
 mod connection;
 mod core;
 mod edge;
+mod known;
 mod lasting;
 mod line;
 mod refusal;
@@ -25,6 +26,7 @@ pub use bind::BindError;
 pub(crate) use bind::probe;
 pub use body::{RequestBody, RequestBodyError};
 pub use edge::{Edge, EdgeConfig, Forwarded, RequestIds};
+pub use known::Known;
 pub use lasting::Lasting;
 pub use run::{Drained, Running, Server};
 pub use shutdown::Shutdown;
@@ -32,10 +34,7 @@ pub use via::Via;
 
 use std::{net::SocketAddr, num::NonZeroUsize, sync::Arc, time::Duration};
 
-use http::{
-    HeaderName,
-    header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, COOKIE},
-};
+use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, COOKIE};
 use semel_http::names::{IDEMPOTENCY_KEY, X_REQUEST_ID};
 
 /// Where and how clients are served.
@@ -74,8 +73,9 @@ pub struct ServeConfig {
 #[non_exhaustive]
 pub struct Door {
     /// Fields that somebody behind the door reads. A request that names one in `Connection` wants it taken away before
-    /// that, and is refused. Default: the key, the request id, `Authorization`, `Cookie`, what says what the body is.
-    pub read_behind: Arc<[HeaderName]>,
+    /// that, and is refused; a field whose name differs from one of these in underscores alone is removed. Default: the key,
+    /// the request id, `Authorization`, `Cookie`, what says what the body is.
+    pub read_behind: Known,
     /// The name by which requests are known that come by again; the one of [`EdgeConfig::via`].
     pub via: Option<Arc<Via>>,
 }
@@ -84,7 +84,7 @@ impl Default for Door {
     fn default() -> Self {
         let read_behind =
             [IDEMPOTENCY_KEY.clone(), X_REQUEST_ID.clone(), AUTHORIZATION, COOKIE, CONTENT_TYPE, CONTENT_ENCODING];
-        Self { read_behind: read_behind.into(), via: None }
+        Self { read_behind: Known::new(read_behind), via: None }
     }
 }
 

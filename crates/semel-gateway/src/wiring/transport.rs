@@ -3,13 +3,12 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use http::HeaderName;
 use semel_http::Bodies;
 
 use crate::config::{Config, Forwarded as InFile, Principal, RuntimeKind, Upstream};
 use crate::forward::ForwardConfig;
 use crate::pool::{Address, AddressError, PoolConfig};
-use crate::serve::{Door, Forwarded, Runtime, ServeConfig, Via};
+use crate::serve::{Door, Forwarded, Known, Runtime, ServeConfig, Via};
 
 /// How clients are served.
 pub(super) fn serve(config: &Config, via: &Arc<Via>) -> ServeConfig {
@@ -44,8 +43,8 @@ pub(super) fn bodies(config: &Config) -> Bodies {
 }
 
 /// Every field that the guard goes by, in any rule.
-fn read_behind(config: &Config) -> Arc<[HeaderName]> {
-    let mut names = Door::default().read_behind.to_vec();
+fn read_behind(config: &Config) -> Known {
+    let mut names = Door::default().read_behind.names().to_vec();
     if let Principal::Header(name) | Principal::ApiKey(name) = &config.principal.value {
         names.push(name.clone());
     }
@@ -55,7 +54,7 @@ fn read_behind(config: &Config) -> Arc<[HeaderName]> {
     }
     names.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
     names.dedup();
-    names.into()
+    Known::new(names)
 }
 
 /// How requests go to an upstream.

@@ -12,12 +12,13 @@ use semel_core::{
     policy::OnDuplicate,
 };
 
-use super::{RuleSet, Shared, early::Ahead, seen::Seen};
+use super::{
+    RuleSet, Shared,
+    early::Ahead,
+    seen::{Seen, is_ours},
+};
 use crate::{
-    names::{
-        IDEMPOTENCY_KEY, SEMEL_ATTEMPT, SEMEL_FENCE, SEMEL_IDENTITY, SEMEL_OUTCOME, SEMEL_PROBE, SEMEL_UNGUARDED,
-        Status,
-    },
+    names::{IDEMPOTENCY_KEY, Status},
     path,
     principal::PrincipalError,
     problem::{Asker, Problem, ProblemKind},
@@ -57,12 +58,10 @@ pub(super) struct Claimant {
 /// Removes what only the guard may say.
 #[cold]
 pub(super) fn strip(headers: &mut HeaderMap) {
-    headers.remove(&SEMEL_IDENTITY);
-    headers.remove(&SEMEL_FENCE);
-    headers.remove(&SEMEL_ATTEMPT);
-    headers.remove(&SEMEL_UNGUARDED);
-    headers.remove(&SEMEL_OUTCOME);
-    headers.remove(&SEMEL_PROBE);
+    let ours: Vec<_> = headers.keys().filter(|name| is_ours(name.as_str())).cloned().collect();
+    for name in ours {
+        headers.remove(name);
+    }
 }
 
 /// `least` is the least length of the body, as far as it is known.

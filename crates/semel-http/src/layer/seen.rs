@@ -33,13 +33,19 @@ impl Seen {
                 header::UPGRADE => seen.upgrade = true,
                 _ => {
                     let text = name.as_str();
-                    seen.ours |= text.starts_with("semel-");
+                    seen.ours |= is_ours(text);
                     seen.asker |= text == TRACEPARENT.as_str();
                 }
             }
         }
         seen
     }
+}
+
+/// Whether only the guard may write under this name. To a service that sees its fields as CGI variables `Semel_Fence` is
+/// `Semel-Fence`.
+pub(super) fn is_ours(name: &str) -> bool {
+    name.starts_with("semel") && matches!(name.as_bytes().get(5), Some(b'-' | b'_'))
 }
 
 #[cfg(test)]
