@@ -20,7 +20,8 @@ pub static SEMEL_FENCE: HeaderName = HeaderName::from_static("semel-fence");
 pub static SEMEL_ATTEMPT: HeaderName = HeaderName::from_static("semel-attempt");
 /// To the service behind, in place of fence and attempt: why nobody guards this request (`store-down`). It may be a copy.
 pub static SEMEL_UNGUARDED: HeaderName = HeaderName::from_static("semel-unguarded");
-/// From the service behind: `keep`, `release` or `unknown`. Wins over the outcome table and is stripped.
+/// From the service behind: `keep`, `release` or `unknown`. Wins over the outcome table and is stripped. Anything else, and
+/// lines that differ, count as `unknown`.
 pub static SEMEL_OUTCOME: HeaderName = HeaderName::from_static("semel-outcome");
 /// The mark of a gateway's probe, which the gateway answers itself: no service sees it.
 pub static SEMEL_PROBE: HeaderName = HeaderName::from_static("semel-probe");

@@ -1,7 +1,7 @@
 //! What an answer means: the outcome table.
 //!
-//! In order of precedence: a [`Mark`] in the answer's extensions, `Semel-Outcome` from the service, the rule's
-//! [`Classify`].
+//! In order of precedence: a [`Mark`] in the answer's extensions, `Semel-Outcome` from the service (unknown, where what it
+//! says cannot be read), the rule's [`Classify`].
 
 mod table;
 
@@ -32,12 +32,15 @@ pub trait Classify: Send + Sync + 'static {
     }
 }
 
-/// What the service itself says in `Semel-Outcome`, if it says something we know.
-pub(crate) fn told(outcome: &HeaderValue) -> Option<Mark> {
-    match outcome.as_bytes() {
-        b"keep" => Some(Mark::Keep),
-        b"release" => Some(Mark::Release),
-        b"unknown" => Some(Mark::Unknown),
-        _ => None,
-    }
+/// What the service itself says in `Semel-Outcome`; `None` where that is no word of ours, or lines say different ones.
+pub(crate) fn told<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) -> Option<Mark> {
+    let mut lines = lines.into_iter().map(word);
+    let first = lines.next()??;
+    lines.all(|other| other == Some(first)).then_some(first)
+}
+
+fn word(line: &HeaderValue) -> Option<Mark> {
+    let words = [("keep", Mark::Keep), ("release", Mark::Release), ("unknown", Mark::Unknown)];
+    let said = line.as_bytes().trim_ascii();
+    words.into_iter().find_map(|(word, mark)| said.eq_ignore_ascii_case(word.as_bytes()).then_some(mark))
 }

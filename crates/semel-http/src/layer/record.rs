@@ -85,8 +85,9 @@ impl Recorder {
         let fields = Fields::of(&head.headers);
         let mut word = head.extensions.get::<Mark>().copied();
         if fields.outcome {
-            let outcome = head.headers.remove(&SEMEL_OUTCOME);
-            word = word.or_else(|| outcome.as_ref().and_then(told));
+            let said = told(head.headers.get_all(&SEMEL_OUTCOME));
+            head.headers.remove(&SEMEL_OUTCOME);
+            word = word.or(said).or_else(|| Some(self.unread(head.status)));
         }
         async move {
             let cap = self.rule().caps.response;
@@ -145,6 +146,22 @@ impl Recorder {
             Mark::Lost => self.rule().classify.failed(),
             mark => mark,
         }
+    }
+
+    /// The service has said what its answer means, and nobody understands it: the table must not guess. Told once in a
+    /// while, since every answer may say so.
+    #[cold]
+    fn unread(&self, status: StatusCode) -> Mark {
+        if let Some(withheld) = self.rule().unread.next(self.ticket.shared.engine.env().clock.now()) {
+            tracing::warn!(
+                rule = self.rule().name(),
+                status = status.as_u16(),
+                identity = %self.ticket.identity.prefix(),
+                withheld,
+                "Semel-Outcome of the service is not one of keep, release and unknown: the outcome counts as unknown"
+            );
+        }
+        Mark::Unknown
     }
 
     fn broke_off(&self, error: &BoxError) -> Verdict {

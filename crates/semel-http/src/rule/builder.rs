@@ -227,6 +227,7 @@ impl RuleBuilder {
             caps: self.caps,
             retry_id: self.retry_id,
             nameless: Seldom::every(Duration::from_secs(60)),
+            unread: Seldom::every(Duration::from_secs(60)),
         })
     }
 }

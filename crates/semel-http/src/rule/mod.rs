@@ -52,6 +52,8 @@ pub struct Rule {
     pub retry_id: Vec<HeaderName>,
     /// Keeps lines about requests without a principal from filling the log.
     pub(crate) nameless: Seldom,
+    /// The same for answers whose `Semel-Outcome` is no word of ours.
+    pub(crate) unread: Seldom,
 }
 
 impl Rule {

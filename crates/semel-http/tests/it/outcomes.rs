@@ -24,8 +24,8 @@ async fn second(
     let service = guard(&engine, rule, move |_| {
         counted.happen();
         let mut answer = answer(status, "body");
-        if let Some(word) = word {
-            answer.headers_mut().insert("semel-outcome", word.parse().unwrap());
+        for line in word.into_iter().flat_map(str::lines) {
+            answer.headers_mut().append("semel-outcome", line.parse().unwrap());
         }
         if let Some(mark) = mark {
             answer.extensions_mut().insert(mark);
@@ -67,10 +67,26 @@ async fn the_services_own_word_wins_over_the_table_and_a_mark_over_both() {
     assert_eq!(second(rule(), 500, Some("keep"), None).await, (500, "replayed".into(), 1));
     assert_eq!(second(rule(), 201, Some("release"), None).await, (201, "fresh".into(), 2));
     assert_eq!(second(rule(), 201, Some("unknown"), None).await, (409, "outcome-unknown".into(), 1));
-    assert_eq!(second(rule(), 201, Some("perhaps"), None).await, (201, "replayed".into(), 1));
     assert_eq!(second(rule(), 502, None, Some(Mark::NothingSent)).await, (502, "rejected".into(), 2));
     assert_eq!(second(rule(), 201, None, Some(Mark::Unknown)).await, (409, "outcome-unknown".into(), 1));
     assert_eq!(second(rule(), 502, Some("keep"), Some(Mark::NothingSent)).await, (502, "rejected".into(), 2));
+}
+
+/// Of two lines the first won, and a word that nobody knows was passed over: the table guessed.
+#[tokio::test]
+async fn a_word_of_the_service_that_cannot_be_read_is_unknown() {
+    let relaxed = || rule().outcomes(Outcomes::relaxed());
+    for status in [201, 500] {
+        for word in ["release\nkeep", "keep\nrelease", "perhaps", "release, keep", "release\nperhaps", "released"] {
+            let got = second(relaxed(), status, Some(word), None).await;
+            assert_eq!(got, (409, "outcome-unknown".into(), 1), "{status} {word}");
+        }
+        // One word, however it is written.
+        for word in ["Release", "release\nrelease", "RELEASE "] {
+            assert_eq!(second(rule(), status, Some(word), None).await, (status, "fresh".into(), 2), "{status} {word}");
+        }
+    }
+    assert_eq!(second(rule(), 502, Some("perhaps"), Some(Mark::NothingSent)).await, (502, "rejected".into(), 2));
 }
 
 /// A proxy's own 502 said "unknown" to every rule, so that a relaxed one never freed the key after a broken connection,
