@@ -213,6 +213,7 @@ impl Inner {
                     if unresolved {
                         self.emit(&Event::new(&call.identity, call.policy.name(), What::UnknownExpired));
                     }
+                    self.tier.let_go(&call.identity, sent);
                     return Ok(Won { claim, sent, left, stray });
                 }
                 Ok(Claimed::Found { record, now }) => (record, now),
@@ -232,8 +233,9 @@ impl Inner {
                     ));
                 }
             };
-            if let Some(record) = &found {
-                self.tier.keep(epoch, &call.identity, record, now, sent);
+            match &found {
+                Some(record) => self.tier.keep(epoch, &call.identity, record, now, sent),
+                None => self.tier.let_go(&call.identity, sent),
             }
             let judgement = judge(ask, found.as_ref(), now, &call.caller);
             if let Judgement::Again { claim, left } = judgement {

@@ -1,7 +1,8 @@
 //! Runs without a grant: what a rule with `on_store_error = "open"` does while its store does not answer.
 //!
 //! One process still runs its own copies once: the attempt is entered in the local tier like any other, and copies get
-//! its answer. Its outcome is recorded at its end if the store answers by then, over an absent or free record and over
+//! its answer; and what the tier remembers of earlier ones, as long as their records last and its room allows, refuses
+//! copies here, where the store cannot. Its outcome is recorded at its end if the store answers by then, over an absent or free record and over
 //! its own stray claim, never over anybody else's: its fence is the lowest there is.
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
@@ -11,10 +12,12 @@ use super::{
     claiming::Turned,
     lease::Lease,
     settling::{outcome_rest, words_rest},
-    tier::Look,
+    tier::Unguarded,
     waiting::News,
 };
 use crate::{
+    env::Tick,
+    identity::Identity,
     ids::{Fence, StoreTime},
     judge::Recorded,
     observe::{Event, What},
@@ -65,17 +68,23 @@ pub(super) fn unguarded(
 async fn begin(inner: Arc<Inner>, call: Call, ask: Ask, stray: bool) -> Result<Grant, Turned> {
     let why = OpenReason::StoreDown;
     let lease = Arc::new(Lease::unguarded(&inner.env, call.clone(), ask.clone(), why));
-    while !inner.tier.begins_unguarded(&lease) {
-        let there = match inner.tier.look(&call.identity, inner.now()) {
-            // Also where its lease is over: who cannot ask the store must not begin another.
-            Look::Running(held) => inner.judged(&call, Some(&inner.record_of(&held)), inner.store_time(inner.now())),
-            Look::Ended(record) => inner.judged(&call, Some(&record), inner.store_time(inner.now())),
-            Look::Done(done) => inner.judged(&call, Some(&done.record), done.store_time(inner.now())),
-            // Gone between two looks.
-            Look::Asking(_) | Look::Nothing(_) | Look::Unknown => continue,
-        };
+    let now = inner.now();
+    let (there, is_known) = match inner.tier.begins_unguarded(&lease, now) {
+        Unguarded::Begins => (None, false),
+        // Also where its lease is over: who cannot ask the store must not begin another.
+        Unguarded::Running(held) => {
+            (Some(inner.judged(&call, Some(&inner.record_of(&held)), inner.store_time(now))), false)
+        }
+        Unguarded::Ended(record) => (Some(inner.judged(&call, Some(&record), inner.store_time(now))), false),
+        Unguarded::Known(known) => (Some(inner.judged(&call, Some(&known.record), known.store_time(now))), true),
+    };
+    if let Some(there) = there {
         inner.take_back(stray, &call.policy, &ask);
-        inner.tier.count_joined();
+        if is_known {
+            inner.tier.count_remembered();
+        } else {
+            inner.tier.count_joined();
+        }
         return Err(there.unwrap_or_else(|| {
             let retry_after = call.policy.lease() / 10;
             Turned::away(Refusal::InFlight { retry_after }, call)
@@ -118,9 +127,23 @@ impl Inner {
         }
         self.flights.tell(lease.identity(), lease.fence, news);
     }
+
+    /// Remembers what an attempt came to, for copies that come while the store does not answer.
+    #[cold]
+    pub(super) fn remember_for_an_outage(&self, lease: &Lease, verdict: &Verdict) {
+        let now = self.now();
+        if let Some(record) = would_be(lease, verdict, self.store_time(now)) {
+            self.remember_while_away(lease.identity(), &record, now);
+        }
+    }
+
+    /// Remembers a record for nothing else than a store that does not answer.
+    pub(super) fn remember_while_away(&self, id: &Identity, record: &Record, now: Tick) {
+        self.tier.keep(self.tier.epoch().doubted(), id, record, self.store_time(now), now);
+    }
 }
 
-/// The record that an attempt without a grant would leave; `None` where it leaves none that refuses anybody.
+/// The record that an attempt would leave; `None` where that refuses nobody.
 fn would_be(lease: &Lease, verdict: &Verdict, now: StoreTime) -> Option<Record> {
     let record = |state, flags, ttl, rest| Record {
         version: VERSION,

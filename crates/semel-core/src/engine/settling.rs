@@ -19,6 +19,7 @@ use super::{
     keeper::is_own_later,
     lease::Lease,
     leaving::GoesOn,
+    tier::Epoch,
     waiting::News,
 };
 use crate::{
@@ -28,6 +29,7 @@ use crate::{
     judge::Recorded,
     observe::{Event, StoreCall, What},
     pinned,
+    policy::OnStoreError,
     record::{Body, Flags, Outcome, Payload, Record, Rest, StateCode, VERSION, Withheld},
     refusal::Refusal,
     store::{Claim, Releasing, Reply, Settled, Settlement, StoreError},
@@ -82,6 +84,10 @@ impl Open {
         let (inner, lease) = (&self.hold.inner, &self.hold.lease);
         inner.report(lease, began, &self.verdict, &kept);
         inner.abandon_strays(lease);
+        let is_open = lease.policy.on_store_error() == OnStoreError::Open;
+        if is_open && matches!(kept, Kept::Unknown | Kept::Unrecorded) {
+            inner.remember_for_an_outage(lease, &self.verdict);
+        }
         // After the store and before the waiters: who finds nothing here finds it there.
         inner.tier.over(lease);
         if let Some(news) = news {
@@ -343,7 +349,9 @@ impl Inner {
         self.emit(&event.attempt(lease.attempt));
         let same_question = record.state == StateCode::Done && record.fingerprint.same(&lease.fingerprint());
         let whole = same_question && record.flags.has(Flags::BODY_KEPT) && same_caller(record, lease);
-        let left = record.expires_at.since(self.store_time(self.now()));
+        let now = self.now();
+        self.remember_while_away(lease.identity(), record, now);
+        let left = record.expires_at.since(self.store_time(now));
         Kept::Lost { recorded: if whole { recorded(&record.rest, left).map(Box::new) } else { None } }
     }
 
@@ -368,7 +376,7 @@ impl Inner {
         lease: &Lease,
         claim: &Claim,
         (rest, whole): (&Bytes, bool),
-        (settled_at, began, epoch): (StoreTime, Tick, u64),
+        (settled_at, began, epoch): (StoreTime, Tick, Epoch),
     ) {
         let record = Record {
             version: VERSION,

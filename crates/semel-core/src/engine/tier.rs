@@ -18,6 +18,7 @@ use hashbrown::HashTable;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
+pub(super) use self::outcomes::Epoch;
 use self::outcomes::{Outcomes, Remembered};
 use super::lease::Lease;
 use crate::{
@@ -34,8 +35,10 @@ use crate::{
 /// duplicates from memory anyway.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TierConfig {
-    /// How long at most, counted from the asking (10 s); never past the record's own end. How old an answer can be after
-    /// a person's word where the store publishes none. Zero: nothing is remembered.
+    /// How long at most it is given in place of the store, counted from the asking (10 s); never past the record's own end.
+    /// How old an answer can be after a person's word where the store publishes none. While the store does not answer,
+    /// rules that run without it ([`OnStoreError::Open`]) are given what is remembered up to the record's end: a copy that
+    /// finds nothing runs. Zero: nothing is remembered.
     pub ttl: Duration,
     /// How many bytes at most (16 MiB). Zero: nothing is remembered.
     pub bytes: u64,
@@ -95,6 +98,17 @@ pub(super) enum Look {
     Running(Arc<Lease>),
     Ended(Box<Record>),
     Done(Arc<Remembered>),
+}
+
+/// What becomes of one who means to run without a grant.
+pub(super) enum Unguarded {
+    Begins,
+    /// An attempt of this process.
+    Running(Arc<Lease>),
+    /// An attempt without a grant that the store has still to be told of.
+    Ended(Box<Record>),
+    /// What the store said last, or must have by now.
+    Known(Arc<Remembered>),
 }
 
 /// What the store says to the one who asked, for those who came meanwhile.
@@ -227,15 +241,24 @@ impl Tier {
         true
     }
 
-    /// An attempt without a grant begins here; `false` where another one is under way already.
-    pub(super) fn begins_unguarded(&self, lease: &Arc<Lease>) -> bool {
+    /// An attempt without a grant begins here, where nothing is known here that forbids it.
+    pub(super) fn begins_unguarded(&self, lease: &Arc<Lease>, now: Tick) -> Unguarded {
         let mut shard = self.shard(lease.identity());
-        match find(&mut shard, lease.identity()).map(|entry| &mut entry.here) {
-            Some(Here::Running(_) | Here::Ended(..)) => return false,
+        let here = find(&mut shard, lease.identity()).map(|entry| &mut entry.here);
+        match &here {
+            Some(Here::Running(held)) => return Unguarded::Running(Arc::clone(held)),
+            Some(Here::Ended(_, record)) => return Unguarded::Ended(record.clone()),
+            Some(Here::Asking(_)) | None => {}
+        }
+        // After the look at what runs, and with its lock held: what ran is remembered before it goes from there.
+        if let Some(known) = self.outcomes.as_ref().and_then(|o| o.find_while_away(lease.identity(), now)) {
+            return Unguarded::Known(known);
+        }
+        match here {
             Some(here) => *here = Here::Running(Arc::clone(lease)),
             None => self.insert(&mut shard, *lease.identity(), Here::Running(Arc::clone(lease))),
         }
-        true
+        Unguarded::Begins
     }
 
     /// An attempt without a grant has ended so, and the store is still to be told.
@@ -266,14 +289,22 @@ impl Tier {
     }
 
     /// To be read before a record is asked for that may be remembered.
-    pub(super) fn epoch(&self) -> u64 {
-        self.outcomes.as_ref().map_or(0, Outcomes::epoch)
+    pub(super) fn epoch(&self) -> Epoch {
+        self.outcomes.as_ref().map(Outcomes::epoch).unwrap_or_default()
     }
 
-    /// Remembers a record that was asked for at `sent`, in `epoch`, when the store's clock showed `seen`; if it is done.
-    pub(super) fn keep(&self, epoch: u64, id: &Identity, record: &Record, seen: StoreTime, sent: Tick) {
+    /// Remembers a record that was asked for at `sent`, in `epoch`, when the store's clock showed `seen`; if it is one
+    /// that lasts.
+    pub(super) fn keep(&self, epoch: Epoch, id: &Identity, record: &Record, seen: StoreTime, sent: Tick) {
         if let Some(outcomes) = &self.outcomes {
             outcomes.keep(epoch, id, record, seen, sent);
+        }
+    }
+
+    /// Asked at `sent`, the store showed nothing of what is remembered from before.
+    pub(super) fn let_go(&self, id: &Identity, sent: Tick) {
+        if let Some(outcomes) = &self.outcomes {
+            outcomes.let_go(id, sent);
         }
     }
 
@@ -317,7 +348,7 @@ impl Tier {
     }
 }
 
-/// What people change is forgotten at once.
+/// What people change is forgotten at once; what they may have changed is no longer given in place of the store.
 impl Changes for Tier {
     fn changed(&self, digest: &[u8; 32]) {
         if let Some(outcomes) = &self.outcomes {
@@ -327,7 +358,7 @@ impl Changes for Tier {
 
     fn missed(&self) {
         if let Some(outcomes) = &self.outcomes {
-            outcomes.forget_all();
+            outcomes.doubt_all();
         }
     }
 }

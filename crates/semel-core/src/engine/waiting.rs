@@ -254,8 +254,10 @@ async fn look(inner: &Inner, id: &Identity) -> Result<Seen, StoreError> {
     let (sent, epoch) = (inner.now(), inner.tier.epoch());
     let seen = inner.within(StoreCall::Get, id, inner.store.get(id)).await;
     inner.ended(pass, &seen);
-    if let Ok(Seen { record: Some(record), now }) = &seen {
-        inner.tier.keep(epoch, id, record, *now, sent);
+    match &seen {
+        Ok(Seen { record: Some(record), now }) => inner.tier.keep(epoch, id, record, *now, sent),
+        Ok(Seen { record: None, .. }) => inner.tier.let_go(id, sent),
+        Err(_) => {}
     }
     seen
 }

@@ -2,15 +2,21 @@
 //! that can be.
 
 use semel_core::{
-    engine::{Answer, Begin, Call, Kept, OpenReason, Verdict},
+    engine::{Answer, Begin, Call, Kept, OpenReason, TierConfig, Verdict},
     policy::{OnStoreError, Policy},
-    record::{Payload, Rest, StateCode},
+    record::{Format, Outcome, Payload, Rest, StateCode},
     refusal::Refusal,
-    store::{Capacity, Did},
+    store::{Capacity, Did, StoreAdmin},
 };
 use semel_testkit::faults::{Fault, Op};
 
 use crate::stage::{Ignore, Stage, after, answer, millis, outcome, refusal, secs};
+
+/// The store goes away, and with it the line on which it tells what people change.
+fn goes_away(stage: &Stage) {
+    stage.store.outage(Some(Did::Nothing));
+    stage.store.inner().listeners().iter().for_each(|listener| listener.missed());
+}
 
 fn open(stage: &Stage, n: u64) -> Call {
     stage.call_with(n, Policy::key().on_store_error(OnStoreError::Open))
@@ -215,4 +221,135 @@ async fn the_two_step_form_says_that_there_is_no_grant() {
     stage.store.outage(None);
     assert_eq!(grant.settle(Verdict::Keep(outcome("charged"))).await, Kept::Stored);
     assert_eq!(stage.state(1).await, Some((StateCode::Done, 1)));
+}
+
+/// An outcome was recorded, the store went away a moment later, and the engine forgot all outcomes because the line broke
+/// on which changes are told: the next copy ran a second time in the same process.
+#[tokio::test(start_paused = true)]
+async fn what_was_recorded_before_the_store_went_away_is_not_run_again() {
+    let stage = Stage::far();
+    let got = stage.ran(open(&stage, 1), secs(1), "charged").await;
+    assert!(matches!(got, Answer::Executed { kept: Kept::Stored, .. }), "{got:?}");
+    goes_away(&stage);
+    for _ in 0..3 {
+        let got = stage.ran(open(&stage, 1), secs(1), "never").await;
+        assert!(matches!(got, Answer::Replayed { waited: false, .. }), "{got:?}");
+    }
+    let policy = Policy::key().on_store_error(OnStoreError::Open).build().unwrap();
+    let other = Call::new(stage.id(1), crate::stage::asked(2), policy);
+    assert_eq!(refusal(stage.ran(other, secs(1), "never").await), Refusal::KeyReused);
+    assert_eq!((stage.effects(), stage.engine.store_state().local.remembered), (1, 4));
+    stage.is_quiet().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_remembered_longer_than_its_time_is_for_a_store_that_is_away() {
+    let stage = Stage::far();
+    let call = || stage.call_with(1, Policy::key().ttl(secs(600)).on_store_error(OnStoreError::Open));
+    stage.ran(call(), secs(1), "charged").await.ignore();
+    after(secs(500)).await;
+    let asked = stage.store.count(Op::Claim);
+    stage.ran(call(), secs(1), "never").await.ignore();
+    assert_eq!(stage.store.count(Op::Claim), asked + 1, "the store answers, so it is asked");
+    after(secs(50)).await;
+    stage.store.outage(Some(Did::Nothing));
+    assert_eq!(answer(&stage.ran(call(), secs(1), "never").await), "charged");
+    // Never past the record's own end.
+    after(secs(100)).await;
+    assert_eq!(answer(&stage.ran(call(), secs(1), "again").await), "again");
+    assert_eq!(stage.effects(), 2);
+    stage.store.outage(None);
+    stage.is_quiet().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_rule_is_refused_whatever_is_remembered_of_before_the_line_broke() {
+    let stage = Stage::far();
+    stage.ran(stage.call(1), secs(1), "charged").await.ignore();
+    goes_away(&stage);
+    let refused = refusal(stage.ran(stage.call(1), secs(1), "never").await);
+    assert!(matches!(refused, Refusal::StoreUnavailable { .. }), "{refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_answers_is_asked_and_what_it_says_takes_the_place_of_what_was_remembered() {
+    let stage = Stage::far();
+    stage.ran(open(&stage, 1), secs(1), "first").await.ignore();
+    goes_away(&stage);
+    assert_eq!(answer(&stage.ran(open(&stage, 1), secs(1), "never").await), "first");
+    // It comes back without the record: a person deleted it, and nobody heard.
+    stage.store.outage(None);
+    stage.forget(1);
+    let release = Verdict::Release { counts: true, answer: None };
+    stage.run_to(open(&stage, 1), secs(1), release).await.unwrap().ignore();
+    goes_away(&stage);
+    assert_eq!(answer(&stage.ran(open(&stage, 1), secs(1), "second").await), "second");
+    stage.store.outage(None);
+    stage.is_quiet().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_person_deleted_before_the_store_went_away_runs() {
+    let stage = Stage::far();
+    stage.ran(open(&stage, 1), secs(1), "first").await.ignore();
+    assert!(stage.store.inner().delete(&stage.id(1), StateCode::Done).await.unwrap());
+    stage.store.inner().listeners().iter().for_each(|listener| listener.changed(stage.id(1).digest()));
+    goes_away(&stage);
+    assert_eq!(answer(&stage.ran(open(&stage, 1), secs(1), "second").await), "second");
+    stage.store.outage(None);
+    stage.is_quiet().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_that_nobody_can_tell_keeps_copies_out_while_the_store_is_away() {
+    let stage = Stage::far();
+    let unknown = Verdict::Unknown { last: Some("reset".into()) };
+    stage.run_to(open(&stage, 1), secs(1), unknown).await.unwrap().ignore();
+    // What another process recorded so, and this one was told.
+    let other = stage.neighbour();
+    other.run_to(other.call(2), secs(1), Verdict::Unknown { last: None }).await.unwrap().ignore();
+    assert!(matches!(refusal(stage.ran(open(&stage, 2), secs(1), "never").await), Refusal::OutcomeUnknown { .. }));
+    goes_away(&stage);
+    for n in 1..3 {
+        let refused = refusal(stage.ran(open(&stage, n), secs(1), "never").await);
+        assert!(matches!(&refused, Refusal::OutcomeUnknown { .. }), "{refused:?}");
+    }
+    stage.is_quiet().await;
+}
+
+/// Recording is given up after `settle_for`: what the attempt came to was forgotten then, and the next copy ran.
+#[tokio::test(start_paused = true)]
+async fn an_outcome_whose_recording_was_given_up_keeps_copies_out_while_the_store_is_away() {
+    for is_guarded in [true, false] {
+        let stage = Stage::far();
+        let first = if is_guarded {
+            let first = stage.run(open(&stage, 1), secs(2), "charged");
+            after(secs(1)).await;
+            goes_away(&stage);
+            first.await.unwrap()
+        } else {
+            goes_away(&stage);
+            stage.ran(open(&stage, 1), secs(2), "charged").await
+        };
+        assert_eq!(answer(&first), "charged");
+        after(secs(300)).await;
+        assert_eq!(answer(&stage.ran(open(&stage, 1), secs(1), "never").await), "charged");
+        assert_eq!(stage.effects(), 1, "guarded: {is_guarded}");
+        stage.is_quiet().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outcome_too_large_to_be_remembered_keeps_copies_out_while_the_store_is_away() {
+    let stage = Stage::far_with(|b| b.tier(TierConfig { bytes: 64 << 10, ..TierConfig::default() }));
+    let large = Outcome::new(Format::JSON, b"".as_slice(), vec![b'x'; 16 << 10]);
+    stage.run_to(open(&stage, 1), secs(1), Verdict::Keep(large)).await.unwrap().ignore();
+    let asked = stage.store.count(Op::Claim);
+    let run = |n| stage.run_to(open(&stage, n), secs(1), Verdict::Unknown { last: None });
+    assert!(matches!(run(1).await.unwrap(), Answer::Replayed { .. }), "the store has all of it");
+    assert_eq!(stage.store.count(Op::Claim), asked + 1);
+    goes_away(&stage);
+    let refused = run(1).await.unwrap();
+    assert!(matches!(refused, Answer::Refused(Refusal::OutcomeUnavailable { .. })), "{refused:?}");
+    stage.is_quiet().await;
 }

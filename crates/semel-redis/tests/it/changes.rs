@@ -10,7 +10,7 @@ use std::{
 
 use semel_core::{
     engine::{Answer, Call, Engine, Ran, Run, TierConfig, Verdict},
-    policy::Policy,
+    policy::{OnStoreError, Policy},
     record::{Format, Outcome, StateCode},
     store::{Changes, Claimed, Settled, Store, StoreAdmin},
 };
@@ -73,13 +73,18 @@ fn engine(store: &Arc<RedisStore>) -> Engine {
 
 /// Whether the key's work ran.
 async fn runs(engine: &Engine, n: u64) -> bool {
-    let call = Call::new(id(n), fingerprint(), Policy::key().build().expect("it is one")).shown("4711");
+    runs_under(engine, n, OnStoreError::Closed).await
+}
+
+async fn runs_under(engine: &Engine, n: u64, on_store_error: OnStoreError) -> bool {
+    let policy = Policy::key().on_store_error(on_store_error).build().expect("it is one");
+    let call = Call::new(id(n), fingerprint(), policy).shown("4711");
     let work = async |_: Run| {
         let outcome = Outcome::new(Format::HTTP, &b"200"[..], &b"charged"[..]);
         Ran { value: (), verdict: Verdict::Keep(outcome) }
     };
     match engine.run(call, work).await {
-        Answer::Executed { .. } => true,
+        Answer::Executed { .. } | Answer::Unguarded { .. } => true,
         Answer::Replayed { .. } => false,
         other => panic!("neither run nor replayed: {other:?}"),
     }
@@ -142,6 +147,25 @@ async fn after_a_broken_subscription_nothing_from_before_is_replayed() {
     assert!(stores[0].delete(&id(1), StateCode::Done).await.expect("the store works"));
     until(|| spy.changed.load(Ordering::SeqCst) == 1, "it is told again").await;
     assert!(runs(&other, 1).await);
+}
+
+/// With the server the line breaks on which changes are told, and engines forgot all they knew: under `open` the next copy
+/// ran a second time in the same process.
+#[tokio::test]
+async fn what_was_recorded_before_the_server_went_away_is_not_run_without_it() {
+    let mut server = Redis::start(&Setup::new().keeps()).await;
+    let store = Arc::new(connect(&server.url(), "semel").await);
+    let engine = engine(&store);
+    let spy = Spy::of(&store).await;
+    assert!(runs_under(&engine, 1, OnStoreError::Open).await);
+    let before = spy.missed();
+    server.kill();
+    until(|| spy.missed() > before, "the line breaks").await;
+    for _ in 0..3 {
+        assert!(!runs_under(&engine, 1, OnStoreError::Open).await, "it ran again in the same process");
+    }
+    server.start_again().await;
+    assert!(!runs_under(&engine, 1, OnStoreError::Open).await, "the record is there");
 }
 
 /// The one that is told by the primary of before hears nothing any more: it follows.

@@ -1,4 +1,5 @@
-//! Recorded outcomes that this process remembers for a while, bounded by bytes.
+//! Records that this process remembers, bounded by bytes: outcomes for a while in place of the store, and whatever else an
+//! attempt came to, up to the record's end, for a time at which the store does not answer.
 
 use std::{
     hash::{BuildHasherDefault, Hasher},
@@ -18,7 +19,7 @@ use crate::{
     env::Tick,
     identity::Identity,
     ids::{StoreTime, first_eight},
-    record::{Record, StateCode},
+    record::{Flags, Record, StateCode, without_body},
 };
 
 /// What one outcome takes beside its bytes.
@@ -30,17 +31,37 @@ pub(super) struct Outcomes {
     /// Nothing larger is remembered: it would push out everything else.
     largest: u64,
     /// Rises with each change that a person made. What was read before a change must not be remembered after it.
-    epoch: AtomicU64,
+    changes: AtomicU64,
+    /// Rises whenever changes may have been missed. What was read before is good for nothing but a store that is away.
+    lines: AtomicU64,
 }
 
-/// A recorded outcome as the store gave it.
+/// A moment, as far as what was read at it is concerned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(in crate::engine) struct Epoch {
+    changes: u64,
+    line: u64,
+}
+
+impl Epoch {
+    /// What is read now is to be given only where the store does not answer.
+    pub(in crate::engine) const fn doubted(self) -> Self {
+        Self { line: u64::MAX, ..self }
+    }
+}
+
+/// What the store said of a record, or must have by now.
 pub(in crate::engine) struct Remembered {
     pub(in crate::engine) record: Record,
     /// The store's clock when it was read, and the local one just before it was asked for: together the latest that the
     /// store may show later on.
     seen: StoreTime,
     sent: Tick,
+    /// Until when it is given without asking the store, as long as changes are told over the same line as then.
     until: Tick,
+    line: u64,
+    /// The record's own end. Until then it is given where the store does not answer.
+    ends: Tick,
 }
 
 impl Remembered {
@@ -63,49 +84,88 @@ impl Outcomes {
             .ok()?;
         let cache = Cache::with_options(options, Bytes, BuildHasherDefault::default(), DefaultLifecycle::default());
         let largest = cache.shard_capacity() / 4;
-        Some(Self { cache, ttl, largest, epoch: AtomicU64::new(0) })
+        Some(Self { cache, ttl, largest, changes: AtomicU64::new(0), lines: AtomicU64::new(0) })
     }
 
     /// To be read before a record is asked for that may be remembered.
-    pub(super) fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Acquire)
+    pub(super) fn epoch(&self) -> Epoch {
+        Epoch { changes: self.changes.load(Ordering::Acquire), line: self.lines.load(Ordering::Acquire) }
     }
 
-    /// Remembers a record that was asked for at `sent`, in `epoch`, when the store's clock showed `seen`; if it is done.
-    pub(super) fn keep(&self, epoch: u64, id: &Identity, record: &Record, seen: StoreTime, sent: Tick) {
-        if record.state != StateCode::Done || !record.is_readable() || weight(record) > self.largest {
+    /// Remembers a record that was asked for at `sent`, in `epoch`, when the store's clock showed `seen`: an outcome for
+    /// everybody, other ends for those who cannot ask. Any other record ends what was remembered.
+    pub(super) fn keep(&self, epoch: Epoch, id: &Identity, record: &Record, seen: StoreTime, sent: Tick) {
+        let Some((record, is_whole)) = self.fitting(record) else {
+            self.let_go(id, sent);
             return;
-        }
+        };
         // Never past the record's own end, however far the clocks run apart meanwhile.
-        let until = sent + self.ttl.min(record.expires_at.since(seen));
-        let remembered = Remembered { record: record.clone(), seen, sent, until };
-        if epoch != self.epoch() {
+        let left = record.expires_at.since(seen);
+        let is_outcome = is_whole && record.state == StateCode::Done;
+        let until = if is_outcome { sent + self.ttl.min(left) } else { sent };
+        let remembered = Remembered { seen, sent, until, line: epoch.line, ends: sent + left, record };
+        let is_newer = |there: Arc<Remembered>| there.sent > sent;
+        if epoch.changes != self.epoch().changes || self.cache.peek(id.digest()).is_some_and(is_newer) {
             return;
         }
         self.cache.insert(*id.digest(), Arc::new(remembered));
         // A change that came between: it did not find what was not there yet.
-        if epoch != self.epoch() {
+        if epoch.changes != self.epoch().changes {
             self.cache.remove(id.digest());
         }
     }
 
+    /// The record as it is remembered, and whether that is all of it; `None` where it says nothing that lasts. One that is
+    /// too large goes without its body: enough to refuse by.
+    fn fitting(&self, record: &Record) -> Option<(Record, bool)> {
+        if !record.is_readable() || !matches!(record.state, StateCode::Done | StateCode::Unknown | StateCode::Parked) {
+            return None;
+        }
+        if weight(record) <= self.largest {
+            return Some((record.clone(), true));
+        }
+        let (rest, flags) = (without_body(&record.rest)?, record.flags.without(Flags::BODY_KEPT));
+        let brief = Record { rest, flags, ..record.clone() };
+        (weight(&brief) <= self.largest).then_some((brief, false))
+    }
+
+    /// What can be given without asking the store.
     pub(super) fn find(&self, id: &Identity, now: Tick) -> Option<Arc<Remembered>> {
+        self.standing(id, now).filter(|found| now < found.until && found.line == self.epoch().line)
+    }
+
+    /// What is known of a record that the store cannot be asked for: as long as it is away from here, nobody here can have
+    /// changed it.
+    pub(super) fn find_while_away(&self, id: &Identity, now: Tick) -> Option<Arc<Remembered>> {
+        self.standing(id, now)
+    }
+
+    fn standing(&self, id: &Identity, now: Tick) -> Option<Arc<Remembered>> {
         let found = self.cache.get(id.digest())?;
-        if now < found.until {
+        if now < found.ends {
             return Some(found);
         }
         self.cache.remove_if(id.digest(), |there| Arc::ptr_eq(there, &found));
         None
     }
 
+    /// Asked at `sent`, the store showed nothing of what was remembered from before.
+    pub(super) fn let_go(&self, id: &Identity, sent: Tick) {
+        if self.cache.contains_key(id.digest()) {
+            self.cache.remove_if(id.digest(), |there| there.sent <= sent);
+        }
+    }
+
+    /// A person changed it.
     pub(super) fn forget(&self, digest: &[u8; 32]) {
-        self.epoch.fetch_add(1, Ordering::AcqRel);
+        self.changes.fetch_add(1, Ordering::AcqRel);
         self.cache.remove(digest);
     }
 
-    pub(super) fn forget_all(&self) {
-        self.epoch.fetch_add(1, Ordering::AcqRel);
-        self.cache.clear();
+    /// People may have changed anything: the store is to be asked again. Where it cannot be, because the line broke as it
+    /// went away, what is here is all that is known.
+    pub(super) fn doubt_all(&self) {
+        self.lines.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(super) fn bytes(&self) -> u64 {
