@@ -115,13 +115,17 @@ impl Readiness {
             DRAINING => reasons.push(Reason::new("draining", "running work finishes, no new connection is accepted")),
             _ => {}
         }
+        let state = self.state.get().map(|state| state()).unwrap_or_default();
         match self.health().await {
+            Ok(health) if health.writable && state.full => {
+                reasons.push(Reason::new("store", "the store has no room: a new key was refused a moment ago"));
+            }
             Ok(health) if health.writable => {}
             Ok(health) if health.trouble.is_empty() => reasons.push(Reason::new("store", "the store takes no claims")),
             Ok(health) => reasons.push(Reason::new("store", health.trouble)),
             Err(why) => reasons.push(Reason::new("store", why)),
         }
-        if self.state.get().is_some_and(|state| state().breaker_open) {
+        if state.breaker_open {
             let why = "too many calls were not answered; the store is asked once a second until it answers again";
             reasons.push(Reason::new("breaker", why));
         }

@@ -196,8 +196,8 @@ impl Scrape {
         counter(e, "store_forgot", "Claims that the store had lost and that were made again", &inner.store_forgot)?;
         counter(e, "store_restored", "Outcomes written anew, as the store had lost their claim", &inner.restored)?;
         counter(e, "breaker_opened", "How often the store was no longer asked by everybody", &inner.breaker_opened)?;
-        if let Some(state) = inner.store_state.get() {
-            let state = state();
+        let state = inner.store_state.get().map(|state| state());
+        if let Some(state) = &state {
             gauge(e, "breaker_open", "Whether the store is asked once a second only", u8::from(state.breaker_open))?;
             count(e, "store_lost", "How often the store was found without its records", state.lost)?;
             count(e, "local_joined", "Copies that joined what was under way in this process", state.local.joined)?;
@@ -216,7 +216,7 @@ impl Scrape {
             e,
             "store_up",
             "Whether the store answers and takes claims",
-            u8::from(health.is_some_and(|h| h.writable)),
+            u8::from(health.is_some_and(|h| h.writable) && state.is_none_or(|state| !state.full)),
         )?;
         gauge(e, "draining", "Whether the process is on its way out", u8::from(self.levels.draining))
     }

@@ -59,6 +59,21 @@ async fn an_open_breaker_is_a_reason() {
     assert!(body.contains(r#""what":"breaker""#), "{body}");
 }
 
+/// Whatever the store says of itself: what counts is how it answers claims.
+#[tokio::test]
+async fn a_store_that_refuses_claims_as_full_is_a_reason_and_not_up() {
+    let (metrics, readiness) = parts();
+    readiness.serving();
+    let full = || StoreState { full: true, ..StoreState::default() };
+    readiness.watch_store(full);
+    metrics.watch_store(full);
+    let (status, _, body) = get(&metrics, &readiness, "/readyz").await;
+    assert_eq!(status, 503);
+    assert!(body.contains(r#""what":"store""#) && body.contains("no room"), "{body}");
+    let text = get(&metrics, &readiness, "/metrics").await.2;
+    assert!(text.contains("semel_store_up 0\n"), "{text}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_store_in_trouble_is_named_with_its_trouble() {
     for (how, detail) in [

@@ -422,7 +422,10 @@ impl Inner {
             self.heard(StoreCall::Claim, &ask.identity, &result);
             self.ended(pass, &result);
             let again = match &result {
-                Ok(Claimed::Granted { now, .. } | Claimed::Found { now, .. }) => {
+                Ok(answer @ (Claimed::Granted { now, .. } | Claimed::Found { now, .. })) => {
+                    if matches!(answer, Claimed::Granted { .. }) {
+                        self.store_health.saw_room();
+                    }
                     self.store_clock.saw(sent, *now);
                     false
                 }
@@ -431,6 +434,9 @@ impl Inner {
                     true
                 }
                 Err(error) => {
+                    if error.is_full() {
+                        self.store_health.saw_full(self.now());
+                    }
                     stray |= error.did == Did::Unknown;
                     error.did == Did::Unknown
                 }

@@ -284,6 +284,7 @@ impl Engine {
         let (lost, lost_at) = inner.store_health.losses();
         StoreState {
             breaker_open: inner.breaker.is_open(),
+            full: inner.store_health.is_full(inner.now()),
             lost,
             since_lost: (lost > 0).then(|| inner.now().since(lost_at)),
             local: inner.tier.counts(),
@@ -326,6 +327,9 @@ pub struct Load {
 pub struct StoreState {
     /// Whether the breaker is open: the store did not answer, and is asked by one call a second only.
     pub breaker_open: bool,
+    /// Whether it refuses claims because it has no room: since one was refused so, until one is granted, and no longer than
+    /// 15 s after the last. Of every store, whatever its [`Health`](crate::store::Health) says.
+    pub full: bool,
     /// How often the store was found to have lost its records.
     pub lost: u64,
     /// How long ago that was noticed last.

@@ -28,7 +28,12 @@ pub(super) struct StoreHealth {
     birth: Mutex<Option<Birth>>,
     lost: AtomicU64,
     lost_at: AtomicU64,
+    /// When a claim was refused last because there was no room, in nanoseconds since boot; 0 since the last grant.
+    full_at: AtomicU64,
 }
+
+/// How long a refusal says that there is no room. Who is sent no more requests for that finds out by the next one.
+const FULL_FOR: Duration = Duration::from_secs(15);
 
 impl StoreHealth {
     pub(super) fn wake(&self) {
@@ -38,6 +43,28 @@ impl StoreHealth {
     /// How often the store was found without its records, and when last.
     pub(super) fn losses(&self) -> (u64, Tick) {
         (self.lost.load(Ordering::Relaxed), Tick::from_nanos(self.lost_at.load(Ordering::Relaxed)))
+    }
+
+    /// A claim was refused because there was no room.
+    #[cold]
+    pub(super) fn saw_full(&self, now: Tick) {
+        self.full_at.store(now.as_nanos().max(1), Ordering::Relaxed);
+    }
+
+    /// A claim was granted. Written only where that is news: all threads read it.
+    #[inline]
+    pub(super) fn saw_room(&self) {
+        if self.full_at.load(Ordering::Relaxed) != 0 {
+            self.full_at.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether claims are refused because there is no room.
+    pub(super) fn is_full(&self, now: Tick) -> bool {
+        match self.full_at.load(Ordering::Relaxed) {
+            0 => false,
+            at => now.since(Tick::from_nanos(at)) < FULL_FOR,
+        }
     }
 
     /// Whether the store has lost its records since the last look. A mark that was put back after that is another's

@@ -284,7 +284,9 @@ pub struct Seen {
 pub struct Health {
     /// The store's clock.
     pub now: StoreTime,
-    /// Whether claims can be written.
+    /// Whether claims would be written now, as far as the store can tell without writing one: not where it may not write,
+    /// and not where it knows that it has no room. What it cannot tell the engine hears from its answers
+    /// ([`StoreState::full`](crate::engine::StoreState::full)).
     pub writable: bool,
     /// How many records there are, where that is cheap to know.
     pub records: Option<u64>,

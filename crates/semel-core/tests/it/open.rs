@@ -181,6 +181,26 @@ async fn a_full_store_has_answered_and_keeps_an_open_rule_closed() {
     assert_eq!(refusal(stage.ran(open(&stage, 2), secs(1), "never").await), Refusal::StoreFull);
 }
 
+/// What every store says by its answers, whatever it knows of itself.
+#[tokio::test(start_paused = true)]
+async fn a_store_counts_as_full_from_a_refused_claim_to_a_grant_and_no_longer_than_a_while() {
+    let stage = Stage::with(Capacity { records: 1, ..Capacity::default() }, |b| b);
+    stage.ran(stage.call(1), secs(1), "charged").await.ignore();
+    assert!(!stage.engine.store_state().full);
+    let refused = async || refusal(stage.ran(stage.call(2), secs(1), "never").await);
+    assert_eq!(refused().await, Refusal::StoreFull);
+    assert!(stage.engine.store_state().full);
+    stage.ran(stage.call(1), secs(1), "never").await.ignore();
+    assert!(stage.engine.store_state().full, "a replay takes no room");
+    // Nobody asks any more, as nobody is sent here: then it is tried again.
+    after(secs(15)).await;
+    assert!(!stage.engine.store_state().full);
+    assert_eq!(refused().await, Refusal::StoreFull);
+    stage.forget(1);
+    stage.ran(stage.call(2), secs(1), "charged").await.ignore();
+    assert!(!stage.engine.store_state().full, "there was room");
+}
+
 #[tokio::test(start_paused = true)]
 async fn its_answer_waits_for_no_store_that_did_not_answer_before() {
     let stage = Stage::far();

@@ -11,7 +11,7 @@ use semel_core::{
     record::{Flags, Record, StateCode, VERSION},
     store::{
         Ask, Changes, Claim, Claimed, Extended, Health, Issued, NewToken, Releasing, Renewal, Renewed, Reply, Seen,
-        Settled, Settlement, Store, StoreError, StoreFacts, StoreFuture,
+        Settled, Settlement, Store, StoreError, StoreErrorKind, StoreFacts, StoreFuture,
     },
 };
 
@@ -19,6 +19,7 @@ use super::{RedisStore, flag, in_micros, micros, read_mark, read_more_marks};
 use crate::{
     reply::{LATE, MISSING, NO, Told, UNREADABLE, YES, odd},
     script::{Arg, Call, SCRIPTS},
+    verdict::cause,
 };
 
 /// A fence as a script's number: below 2⁵³, as every fence is.
@@ -232,14 +233,42 @@ impl RedisStore {
         let told = read_mark(&self.topology, &self.marks, &self.names).await.map_err(StoreError::of_nothing)?;
         read_more_marks(&self.topology, &self.marks, &self.more_marks).await;
         let mut trouble = Vec::new();
-        for master in self.topology.masters().await.map_err(StoreError::of_nothing)? {
-            if let Err(error) = master.ask(&redis::cmd("PING")).await {
-                trouble.push(format!("{:?}: {}", master.target(), StoreError::from(error)));
+        // A master may hold none of the marks.
+        if !self.more_marks.is_empty() {
+            for master in self.topology.masters().await.map_err(StoreError::of_nothing)? {
+                if let Err(error) = master.ask(&redis::cmd("PING")).await {
+                    trouble.push(format!("{:?}: {}", master.target(), StoreError::from(error)));
+                }
             }
+        }
+        if trouble.is_empty() {
+            trouble = self.would_refuse().await;
         }
         let writable = trouble.is_empty();
         let (trouble, birth) = (trouble.join("; "), self.marks.birth());
         Ok(Health { now: told.now, writable, records: None, bytes: None, trouble, birth })
+    }
+
+    /// Why claims would be refused now, each reason once. Asked where the marks are: with the rights, and at the limit,
+    /// that claims have.
+    async fn would_refuse(&self) -> Vec<String> {
+        let mark = self.names.mark();
+        let keys = std::iter::once(&mark).chain(&self.more_marks);
+        let calls: Vec<_> = keys.map(|key| Call { script: &SCRIPTS.room, key, args: vec![] }).collect();
+        let mut reasons = Vec::new();
+        for error in self.topology.run_all(&calls).await.into_iter().filter_map(Result::err) {
+            let said = cause(&error);
+            let reason = match error.kind {
+                StoreErrorKind::Full => {
+                    format!("new keys are refused at the server's memory limit (maxmemory): {said}")
+                }
+                _ => format!("new keys are refused: {said}"),
+            };
+            if !reasons.contains(&reason) {
+                reasons.push(reason);
+            }
+        }
+        reasons
     }
 }
 

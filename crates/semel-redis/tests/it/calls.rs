@@ -1,7 +1,7 @@
 //! What a call costs, counted by the server; and scripts that the server lost.
 
 use semel_core::store::{Claimed, Did, Renewal, Renewed, Store};
-use semel_testkit::servers::redis::{Redis, Setup, is_modern};
+use semel_testkit::servers::redis::{Cluster, Redis, Said, Setup, is_modern};
 
 use crate::{
     beds::connect,
@@ -70,6 +70,47 @@ async fn a_server_that_lost_its_scripts_gets_them_again() {
 /// 1 over its limit: the server is full whatever it holds.
 async fn fill(server: &Redis) {
     server.tell(&["CONFIG", "SET", "maxmemory", "1"]).await;
+}
+
+/// All fresh keys were refused, and the store called itself well.
+#[tokio::test]
+async fn a_server_that_takes_no_claims_says_so_of_its_health() {
+    let server = Redis::start(&Setup::new()).await;
+    let store = connect(&server.url(), "semel").await;
+    let switched: [(&str, &[&str], &[&str]); 3] = [
+        ("maxmemory", &["CONFIG", "SET", "maxmemory", "1"], &["CONFIG", "SET", "maxmemory", "0"]),
+        (
+            "NOREPLICAS",
+            &["CONFIG", "SET", "min-replicas-to-write", "1"],
+            &["CONFIG", "SET", "min-replicas-to-write", "0"],
+        ),
+        ("read only", &["REPLICAOF", "127.0.0.1", "1"], &["REPLICAOF", "NO", "ONE"]),
+    ];
+    for (word, on, off) in switched {
+        server.tell(on).await;
+        let trouble = match store.health().await {
+            Ok(health) if !health.writable => health.trouble,
+            Ok(health) => panic!("{word}: {health:?}"),
+            // A server that takes no writes at all does not even show the mark.
+            Err(error) => error.to_string(),
+        };
+        assert!(trouble.contains(word), "{word}: {trouble}");
+        server.tell(off).await;
+        let health = store.health().await.expect("the server answers");
+        assert!(health.writable && health.trouble.is_empty(), "{word}: {health:?}");
+    }
+    assert!(matches!(server.tell(&["EXISTS", "semel:mark"]).await, Said::Int(1)), "it was asked without a change");
+}
+
+#[tokio::test]
+async fn one_full_master_of_a_cluster_is_told() {
+    let cluster = Cluster::start(&Setup::new()).await;
+    let store = connect(&cluster.url(), "semel").await;
+    assert!(store.health().await.expect("it answers").writable);
+    fill(&cluster.nodes[2]).await;
+    let health = store.health().await.expect("it answers");
+    assert!(!health.writable && health.trouble.contains("maxmemory"), "{health:?}");
+    assert!(!health.trouble.contains("; "), "one reason, told once: {health:?}");
 }
 
 /// Before 7.0 no script can be told from another: what settles is refused as well, and stands once there is room.
