@@ -43,14 +43,14 @@ pub enum Status {
     Replayed,
     /// The answer of a copy that was running when this one came.
     Waited,
-    /// Refused by the guard.
+    /// It did not run: refused by the guard, or the service could not be reached, guarded or not.
     Rejected,
     /// Ran without a guard: no key, and the rule lets that pass; a key that no rule is about; or the store did not answer,
     /// and the rule says `open`.
     Bypassed,
     /// Ran, and the store could not be told.
     Unrecorded,
-    /// Ran, and nobody can tell whether it took effect.
+    /// It was sent, guarded or not, and nobody can tell whether it took effect.
     Unknown,
 }
 

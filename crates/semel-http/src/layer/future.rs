@@ -13,6 +13,7 @@ use pin_project_lite::pin_project;
 
 use super::{ResponseBody, body::End, early::Listener, gather::Whole};
 use crate::{
+    Mark,
     names::{IDEMPOTENCY_STATUS, Status},
     problem::{Asker, Problem, ProblemKind},
 };
@@ -82,7 +83,8 @@ where
         match self.project().state.project() {
             StateProj::Passed { future, status } => {
                 let mut answer = ready!(future.poll(cx))?.map(ResponseBody::passed);
-                if let Some(status) = status {
+                if let Some(status) = *status {
+                    let status = became(status, answer.extensions().get());
                     answer.headers_mut().insert(&IDEMPOTENCY_STATUS, status.value());
                 }
                 Poll::Ready(Ok(answer))
@@ -93,6 +95,15 @@ where
             }
             StateProj::Guarded { flow, listener } => poll_guarded(flow, listener, cx),
         }
+    }
+}
+
+/// What became of a request that nobody guards: whoever could not reach the service, or lost its answer, says so in a mark.
+fn became(passed: Status, mark: Option<&Mark>) -> Status {
+    match mark {
+        Some(Mark::NothingSent) => Status::Rejected,
+        Some(Mark::Unknown | Mark::Lost) => Status::Unknown,
+        Some(Mark::Keep | Mark::Release) | None => passed,
     }
 }
 

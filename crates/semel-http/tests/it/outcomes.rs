@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{Request, StatusCode};
 use semel_core::engine::Engine;
-use semel_http::{GuardLayer, Mark, classify::Outcomes, problem::ProblemKind};
+use semel_http::{GuardLayer, Mark, MissingKey, classify::Outcomes, problem::ProblemKind};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::*;
@@ -87,6 +87,29 @@ async fn a_word_of_the_service_that_cannot_be_read_is_unknown() {
         }
     }
     assert_eq!(second(rule(), 502, Some("perhaps"), Some(Mark::NothingSent)).await, (502, "rejected".into(), 2));
+}
+
+/// It said `bypassed`, which is of requests that ran.
+#[tokio::test]
+async fn what_nobody_guards_says_whether_it_can_have_run_too() {
+    for (mark, became) in [
+        (None, "bypassed"),
+        (Some(Mark::Keep), "bypassed"),
+        (Some(Mark::Release), "bypassed"),
+        (Some(Mark::NothingSent), "rejected"),
+        (Some(Mark::Lost), "unknown"),
+        (Some(Mark::Unknown), "unknown"),
+    ] {
+        let service = guard(&Engine::memory(), rule().missing(MissingKey::Optional), move |_| async move {
+            let mut answer = answer(502, "no");
+            if let Some(mark) = mark {
+                answer.extensions_mut().insert(mark);
+            }
+            answer
+        });
+        let bare = Request::post("/orders").body(Body::empty()).unwrap();
+        assert_eq!(send(&service, bare).await.became(), became, "{mark:?}");
+    }
 }
 
 /// A proxy's own 502 said "unknown" to every rule, so that a relaxed one never freed the key after a broken connection,
