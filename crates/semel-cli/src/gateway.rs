@@ -37,7 +37,7 @@ pub struct Args {
     pub overrides: Overrides,
 }
 
-/// Runs the gateway until Ctrl-C or SIGTERM; a second one ends it at once.
+/// Runs the gateway until Ctrl-C, SIGTERM or SIGHUP; a second one of the first two ends it at once.
 ///
 /// # Errors
 /// Usage: the configuration cannot be used. Runtime: the store cannot be opened, an address cannot be used.

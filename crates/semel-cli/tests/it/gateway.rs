@@ -186,6 +186,26 @@ async fn a_log_on_a_full_disk_stops_neither_the_start_nor_the_gateway() {
     }
 }
 
+/// `nohup` and a shell's `trap '' HUP` say that a hangup is no reason to end.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hangup_that_the_starter_ignores_is_ignored() {
+    let (dir, upstream) = (TempDir::new().expect("a directory"), Endpoint::start().await);
+    let url = upstream.url("");
+    let semel = command(&["gateway", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream", &url]);
+    let mut shell = std::process::Command::new("/bin/sh");
+    shell.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(semel.get_program()).args(semel.get_args());
+    shell.env_clear().current_dir(dir.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let gateway = Gateway::of(shell.spawn().expect("there is a shell"));
+    gateway.signal(Signal::HUP);
+    for key in ["a", "b"] {
+        assert!(post(&gateway.http, key).await.starts_with("HTTP/1.1 201"));
+    }
+    gateway.signal(Signal::TERM);
+    let (code, rest) = gateway.end();
+    assert_eq!((code, rest.matches("asked to stop").count()), (Some(0), 1), "{rest}");
+}
+
 async fn get(at: &str, path: &str) -> String {
     exchange(at, &format!("GET {path} HTTP/1.1")).await
 }

@@ -207,6 +207,11 @@ impl Gateway {
         self.signal(Signal::TERM);
     }
 
+    /// SIGHUP.
+    pub(crate) fn hang_up(&self) {
+        self.signal(Signal::HUP);
+    }
+
     /// SIGSTOP: it stands still, its connections stay open.
     pub(crate) fn pause(&self) {
         self.signal(Signal::STOP);

@@ -33,6 +33,23 @@ async fn a_drain_finishes_what_runs_and_ends_cleanly() {
     }
 }
 
+/// A terminal that closes sends a hangup, often more than one: by the kernel and by the shell.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hangup_drains_and_another_one_cuts_nothing() {
+    let upstream = Upstream::start().await;
+    let mut gateway = Setup::new(&upstream.url(), "memory").start();
+    let http = gateway.http;
+    let running = tokio::spawn(async move { Ask::post("/slow/700").key("running").send(http).await });
+    upstream.reached("running").await;
+    gateway.hang_up();
+    gateway.says("asked to stop").await;
+    gateway.hang_up();
+    let answer = running.await.unwrap();
+    assert_eq!((answer.status, answer.idempotency_status()), (201, "fresh"), "{answer:?}");
+    let status = gateway.ended(Duration::from_secs(10));
+    assert!(status.success(), "{status}: {}", gateway.said());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drain_ends_at_its_deadline_whatever_still_runs() {
     let upstream = Upstream::start().await;
