@@ -28,7 +28,8 @@ impl fmt::Display for BindError {
         match source.kind() {
             io::ErrorKind::AddrInUse => write!(
                 f,
-                "another process listens there. Stop it (`ss -ltnp 'sport = :{}'` names it) or choose another port",
+                "another process listens there, or has it as the local end of a connection. Stop it \
+                 (`ss -tanp 'sport = :{}'` names it) or choose another port",
                 address.port()
             ),
             io::ErrorKind::PermissionDenied if address.port() < 1024 => {
@@ -108,6 +109,15 @@ mod tests {
             let said = bind(at, count, 16).unwrap_err().to_string();
             assert!(said.contains(&at.to_string()) && said.contains("another process"), "{said}");
         }
+    }
+
+    #[test]
+    fn a_port_that_is_the_end_of_a_connection_is_not_said_to_be_listened_on() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(server.local_addr().unwrap()).unwrap();
+        let said = bind(client.local_addr().unwrap(), 1, 16).unwrap_err().to_string();
+        assert!(said.contains("or has it as the local end of a connection"), "{said}");
+        assert!(said.contains("ss -tanp"), "{said}");
     }
 
     #[test]
