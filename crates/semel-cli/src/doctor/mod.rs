@@ -30,7 +30,7 @@ Examples:
 
 It connects to the upstreams without sending anything, and runs one claim, completion and replay on the store, under a key \
 of its own that it deletes. --through sends marked requests to PUBLIC-URL/.semel-probe, which the gateways answer \
-themselves: the services get none of them.
+themselves: services behind a gateway get none of them.
 Exit codes: 0 nothing to object to, 1 something was found, 2 usage.";
 
 /// Looks at the configuration and its surroundings: store, upstreams, clocks.
