@@ -56,7 +56,7 @@ impl Marks {
                 if let Some(known) = &state.known
                     && known.birth() != mark.birth()
                 {
-                    let (before, now) = (short(known.birth()), short(mark.birth()));
+                    let (before, now) = (known.birth().short(), mark.birth().short());
                     tracing::warn!("the store lost its records: its mark was {before} and is {now} now");
                 }
                 if state.known.as_ref().is_none_or(|known| known.birth() != mark.birth()) {
@@ -82,7 +82,7 @@ impl Marks {
         let mut state = self.state.lock();
         let before = state.parts.insert(part, mark.birth());
         if let Some(before) = before.filter(|before| *before != mark.birth()) {
-            let (before, now) = (short(before), short(mark.birth()));
+            let (before, now) = (before.short(), mark.birth().short());
             tracing::warn!("a part of the store lost its records: its mark was {before} and is {now} now");
             state.birth = Some(mark.birth());
         }
@@ -116,11 +116,6 @@ impl fmt::Debug for Marks {
     }
 }
 
-/// As much of a birth as tells two of them apart for a person.
-fn short(birth: Birth) -> String {
-    birth.as_bytes().iter().take(4).map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn closed(error: MarkError) -> StoreError {
     StoreError::new(Did::Nothing, StoreErrorKind::Closed, error)
 }
@@ -144,13 +139,6 @@ mod tests {
         assert_ne!(again.birth(), first.birth());
         marks.found(&again.encode()).unwrap();
         assert_eq!(marks.birth(), Some(again.birth()));
-    }
-
-    #[test]
-    fn a_birth_is_shown_by_its_first_digits() {
-        let birth = marks(None).offer().birth();
-        let shown = short(birth);
-        assert!(shown.len() == 8 && format!("{birth:?}").contains(&format!("({shown}")), "{shown} of {birth:?}");
     }
 
     #[test]

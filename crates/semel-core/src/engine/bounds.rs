@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
 };
 
@@ -31,8 +31,8 @@ pub(super) struct Bounds {
 #[derive(Default)]
 struct Active {
     open: Open,
-    /// Somebody waits for the end of all, or did.
-    is_awaited: AtomicBool,
+    /// How many wait for the end of all.
+    awaited: AtomicUsize,
     idle: Notify,
 }
 
@@ -44,9 +44,26 @@ impl Active {
     fn end(&self) {
         self.open.end();
         // Counted first: either the end is seen by whoever begins to wait, or that one is seen here.
-        if self.is_awaited.load(Ordering::SeqCst) && self.open.count() == 0 {
+        if self.awaited.load(Ordering::SeqCst) != 0 && self.open.count() == 0 {
             self.idle.notify_waiters();
         }
+    }
+}
+
+/// Somebody who waits, until dropped: a drain may give up.
+struct Awaits<'a>(&'a Active);
+
+impl Active {
+    fn awaits(&self) -> Awaits<'_> {
+        self.awaited.fetch_add(1, Ordering::SeqCst);
+        Awaits(self)
+    }
+}
+
+impl Drop for Awaits<'_> {
+    fn drop(&mut self) {
+        // Whoever ends after this wakes nobody, and nobody waits; another who waits is counted by itself.
+        self.0.awaited.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -69,7 +86,7 @@ impl Bounds {
 
     /// Resolves when nothing is active.
     pub(super) async fn idle(&self) {
-        self.active.is_awaited.store(true, Ordering::SeqCst);
+        let _awaits = self.active.awaits();
         loop {
             let mut idle = std::pin::pin!(self.active.idle.notified());
             idle.as_mut().enable();
@@ -187,4 +204,29 @@ pub(super) fn take_one(count: &AtomicUsize, limit: usize) -> bool {
     }
     count.fetch_sub(1, Ordering::AcqRel);
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn nobody_counts_as_waiting_after_a_drain_that_gave_up() {
+        let bounds = Bounds::default();
+        let work = bounds.activity();
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut poll = |idle: std::pin::Pin<&mut dyn Future<Output = ()>>| idle.poll(&mut cx);
+        let mut other = Box::pin(bounds.idle());
+        {
+            let mut gives_up = Box::pin(bounds.idle());
+            assert_eq!((poll(gives_up.as_mut()), poll(other.as_mut())), (Poll::Pending, Poll::Pending));
+            assert_eq!(bounds.active.awaited.load(Ordering::SeqCst), 2);
+        }
+        assert_eq!(bounds.active.awaited.load(Ordering::SeqCst), 1, "one gave up, the other waits on");
+        drop(work);
+        assert_eq!(poll(other.as_mut()), Poll::Ready(()));
+        assert_eq!(bounds.active.awaited.load(Ordering::SeqCst), 0);
+    }
 }

@@ -44,6 +44,13 @@ impl Birth {
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
+
+    /// As much of it as tells two of them apart for a person: eight hexadecimal digits.
+    #[must_use]
+    pub fn short(&self) -> String {
+        let [a, b, c, d, ..] = self.0;
+        format!("{:08x}", u32::from_be_bytes([a, b, c, d]))
+    }
 }
 
 impl fmt::Debug for Birth {
@@ -173,6 +180,13 @@ mod tests {
 
     fn secret(text: &str) -> Secret {
         Secret::from_material(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_birth_is_shown_by_its_first_digits() {
+        let birth = Mark::new(None, &SystemRng).birth();
+        let shown = birth.short();
+        assert!(shown.len() == 8 && format!("{birth:?}").contains(&format!("({shown}")), "{shown} of {birth:?}");
     }
 
     #[test]

@@ -59,7 +59,8 @@ impl Keeper {
         mark.secret(Some(&self.secret)).map_err(closed)?;
         let mut known = self.mark.lock();
         if *known != mark {
-            tracing::warn!(birth = ?mark.birth(), "the database's records begin anew: it lost those it had");
+            let (before, now) = (known.birth().short(), mark.birth().short());
+            tracing::warn!("the store lost its records: its mark was {before} and is {now} now");
             *known = mark;
         }
         Ok(known.birth())
