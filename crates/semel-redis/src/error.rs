@@ -23,6 +23,12 @@ pub enum ConnectError {
     Unfit(Vec<Finding>),
 }
 
+const RIGHTS: &str = "give the user its rights: ACL SETUSER … ~semel:* &semel:wake +eval +evalsha +time +get +set +getrange \
+                      +setrange +del +pexpireat +lpush +ltrim +lrange +publish +subscribe +hello +ping +select +scan \
+                      +cluster|slots +info +config|get";
+
+const DATABASE: &str = "take a number that the server has: below its setting `databases`, 16 as a rule";
+
 impl ConnectError {
     /// Whether it may work later without anybody changing anything.
     #[must_use]
@@ -37,6 +43,15 @@ impl ConnectError {
         let Self::Unavailable(error) = self else { return false };
         let said = error.to_string();
         ["WRONGPASS", "NOAUTH", "AuthenticationFailed"].iter().any(|word| said.contains(word))
+    }
+
+    /// What to do about a server that answered and said no, where that is known. `None` as well where none answered.
+    #[must_use]
+    pub fn cure(&self) -> Option<&'static str> {
+        let Self::Unavailable(error) = self else { return None };
+        let said = error.to_string();
+        let cures = [("NOPERM", RIGHTS), ("NoPerm", RIGHTS), ("DB index is out of range", DATABASE)];
+        cures.into_iter().find(|(word, _)| said.contains(word)).map(|(_, cure)| cure)
     }
 }
 

@@ -20,12 +20,17 @@ pub(crate) struct Look {
 }
 
 /// Looks at every master.
-pub(crate) async fn look(topology: &Topology, dialer: &Dialer, awaited: u32) -> Result<Look, StoreError> {
+pub(crate) async fn look(
+    topology: &Topology,
+    dialer: &Dialer,
+    channel: &str,
+    awaited: u32,
+) -> Result<Look, StoreError> {
     let masters = topology.masters().await?;
     let (mut findings, mut durability) = (Vec::new(), None);
     let is_cluster = matches!(topology, Topology::Cluster(_));
     for master in &masters {
-        let answers = ask(master).await?;
+        let answers = ask(master, channel).await?;
         let watch = match master.target() {
             Target::Named { sentinels, name, login } => {
                 let mut known = HashMap::new();
@@ -60,13 +65,19 @@ fn weaker(one: Durability, other: Durability) -> Durability {
     if rank(other) < rank(one) { other } else { one }
 }
 
-/// INFO, and what CONFIG tells where the user may ask.
-async fn ask(server: &Arc<Link>) -> Result<Answers, StoreError> {
-    let mut commands = Pipeline::with_capacity(2);
+/// INFO, what CONFIG tells where the user may ask, and whether the user may speak on the channel: nothing is said on it.
+async fn ask(server: &Arc<Link>, channel: &str) -> Result<Answers, StoreError> {
+    let mut commands = Pipeline::with_capacity(3);
     let mut config = redis::cmd("CONFIG");
     config.arg("GET").arg("*");
-    commands.add_command(redis::cmd("INFO")).add_command(config);
+    let mut publish = redis::cmd("PUBLISH");
+    publish.arg(channel).arg("");
+    commands.add_command(redis::cmd("INFO")).add_command(config).add_command(publish);
     let mut said = server.ask_all(&commands).await.map_err(Trouble::of_nothing)?;
+    let silent = match said.pop() {
+        Some(Value::ServerError(error)) if error.code() == "NOPERM" => Some(channel.to_owned()),
+        _ => None,
+    };
     let config = match said.pop() {
         Some(Value::ServerError(_)) | None => None,
         Some(value) => redis::from_redis_value::<HashMap<String, String>>(value).ok(),
@@ -76,5 +87,5 @@ async fn ask(server: &Arc<Link>) -> Result<Answers, StoreError> {
         Some(Value::VerbatimString { text, .. }) => Some(text),
         _ => None,
     };
-    Ok(Answers::new(info.as_deref(), config))
+    Ok(Answers::new(info.as_deref(), config).silent_on(silent))
 }

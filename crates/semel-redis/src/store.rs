@@ -104,7 +104,9 @@ impl RedisStore {
         }
         let more_marks = topology.more_marks(&names.mark());
         read_more_marks(&topology, &marks, &more_marks).await;
-        let look = inspect::look(&topology, &dialer, confirm.replicas).await.map_err(ConnectError::Unavailable)?;
+        let channel = names.channel();
+        let look = inspect::look(&topology, &dialer, &channel, confirm.replicas);
+        let look = look.await.map_err(ConnectError::Unavailable)?;
         let fatal: Vec<_> = look.findings.into_iter().filter(|finding| finding.grade == Grade::Fatal).collect();
         if !fatal.is_empty() {
             return Err(ConnectError::Unfit(fatal));
@@ -146,7 +148,8 @@ impl RedisStore {
     /// # Errors
     /// [`StoreError`] where one of them does not answer.
     pub async fn inspect(&self) -> Result<Vec<Finding>, StoreError> {
-        Ok(inspect::look(&self.topology, &self.dialer, self.replicas).await?.findings)
+        let channel = self.names.channel();
+        Ok(inspect::look(&self.topology, &self.dialer, &channel, self.replicas).await?.findings)
     }
 
     /// Runs a script on a record.

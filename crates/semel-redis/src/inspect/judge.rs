@@ -11,6 +11,8 @@ pub(super) struct Answers {
     config: HashMap<String, String>,
     /// Who asked may not see everything.
     is_partial: bool,
+    /// The channel on which who asked may not speak.
+    silent_on: Option<String>,
 }
 
 impl Answers {
@@ -18,7 +20,11 @@ impl Answers {
         let is_partial = info.is_none() || config.is_none();
         let pair = |line: &str| line.trim().split_once(':').map(|(name, value)| (name.to_owned(), value.to_owned()));
         let info = info.unwrap_or("").lines().filter_map(pair).collect();
-        Self { info, config: config.unwrap_or_default(), is_partial }
+        Self { info, config: config.unwrap_or_default(), is_partial, silent_on: None }
+    }
+
+    pub(super) fn silent_on(self, channel: Option<String>) -> Self {
+        Self { silent_on: channel, ..self }
     }
 
     fn text(&self, name: &str) -> Option<&str> {
@@ -95,6 +101,14 @@ pub(super) fn judge(answers: &Answers, watch: &Watch, awaited: u32, place: Optio
             "this user may not ask INFO or CONFIG GET",
             "the set-up could not be looked at in full",
             "Allow it: ACL SETUSER … +info +config|get",
+        ));
+    }
+    if let Some(channel) = &answers.silent_on {
+        findings.push(Finding::warning(
+            format!("this user may not use the channel {channel}"),
+            "copies that wait at another gateway are not woken and look by themselves, some time after the answer is there; \
+             and what a person deletes is told to nobody, so that it is replayed for as long as it is remembered (local_ttl)",
+            format!("Allow it: ACL SETUSER … &{channel} +publish +subscribe"),
         ));
     }
     if let Some(place) = place {

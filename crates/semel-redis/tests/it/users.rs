@@ -5,9 +5,11 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use semel_core::{
+    env::Env,
     identity::Identity,
-    store::{Grade, StoreAdmin},
+    store::{Did, Grade, StoreAdmin, StoreError, StoreErrorKind},
 };
+use semel_redis::{ConnectError, Options, RedisStore};
 use semel_testkit::{
     conformance::{Bed, Shift, Shifted, check_against_the_model},
     servers::redis::{Redis, Setup},
@@ -64,6 +66,43 @@ fn what_the_documentation_names_is_enough() {
 #[test]
 fn scripts_of_servers_before_7_answer_as_the_reference_model_does() {
     check_against_the_model::<Restricted<false>>();
+}
+
+/// Waiting copies and people's changes went untold, and nobody said so.
+#[tokio::test]
+async fn a_user_without_the_channel_is_warned_with_the_cure() {
+    let rules = documented().replace("&semel:wake", "");
+    let server = Redis::start(&Setup::new().set("user", &format!("app on >s3cret resetchannels {rules}"))).await;
+    let store = connect(&format!("redis://app:s3cret@{}", server.address()), "semel").await;
+    let warned = async || {
+        let findings = store.inspect().await.expect("the server answers");
+        findings.into_iter().find(|f| f.grade == Grade::Warning && f.what.contains("channel semel:wake"))
+    };
+    let finding = warned().await.expect("it is told");
+    let cure = finding.cure.split_once("SETUSER … ").expect("it says what to type").1;
+    let command: Vec<_> = ["ACL", "SETUSER", "app"].into_iter().chain(cure.split(' ')).collect();
+    server.tell(&command).await;
+    assert!(warned().await.is_none(), "the cure cures");
+}
+
+#[tokio::test]
+async fn a_user_without_rights_is_told_which() {
+    let server = Redis::start(&Setup::new().set("user", "few on >s3cret ~semel:* +get +ping +hello")).await;
+    for (url, said, cure) in [
+        (format!("redis://few:s3cret@{}", server.address()), "no permissions", "+evalsha"),
+        (format!("redis://{}/4096", server.address()), "out of range", "databases"),
+    ] {
+        let error = RedisStore::connect(&url, &Env::system(), Options::default()).await.expect_err("it may not");
+        assert!(error.to_string().contains(said), "{error}");
+        assert!(error.cure().is_some_and(|told| told.contains(cure)), "{error:?}");
+    }
+    assert!(documented().split(' ').all(|right| error_rights().contains(right)), "{}", error_rights());
+}
+
+/// The rights that the error names.
+fn error_rights() -> String {
+    let error = StoreError::new(Did::Nothing, StoreErrorKind::Unavailable, "NOPERM");
+    ConnectError::Unavailable(error).cure().expect("it has one").to_owned()
 }
 
 #[tokio::test]
