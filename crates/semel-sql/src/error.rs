@@ -6,6 +6,7 @@ use semel_core::{
     identity::MarkError,
     store::{Finding, StoreError},
 };
+use sqlx::error::DatabaseError;
 
 /// A database on which no store can be opened. Nothing in it was changed.
 #[derive(Debug)]
@@ -16,7 +17,7 @@ pub enum ConnectError {
         /// What is wrong with it; never its password.
         why: String,
     },
-    /// The server did not answer, or refused.
+    /// The server did not answer, or [refused](ConnectError::refused).
     Unreachable {
         /// Host, port and database.
         server: String,
@@ -106,9 +107,76 @@ impl ConnectError {
     /// Whether the server refused the user or the password.
     #[must_use]
     pub fn is_refused_login(&self) -> bool {
-        let Self::Unreachable { source: sqlx::Error::Database(error), .. } = self else { return false };
         // SQLSTATE class 28, of both servers: invalid authorization.
-        error.code().is_some_and(|code| code.starts_with("28"))
+        self.refusal().is_some_and(|error| error.code().is_some_and(|code| code.starts_with("28")))
+    }
+
+    /// What the server itself said no with, in its own words; `None` where none answered.
+    #[must_use]
+    pub fn refused(&self) -> Option<&str> {
+        self.refusal().map(DatabaseError::message)
+    }
+
+    /// What to do about a server that said no, where that is known.
+    #[must_use]
+    pub fn cure(&self) -> Option<&'static str> {
+        let error = self.refusal()?;
+        cure(error.code().as_deref().unwrap_or_default(), number(error), error.message())
+    }
+
+    fn refusal(&self) -> Option<&dyn DatabaseError> {
+        match self {
+            Self::Unreachable { source: sqlx::Error::Database(error), .. } => Some(&**error),
+            _ => None,
+        }
+    }
+}
+
+/// The number by which MySQL and MariaDB tell apart what has one SQLSTATE; 0 of all others.
+fn number(error: &dyn DatabaseError) -> u16 {
+    #[cfg(feature = "mysql")]
+    if let Some(error) = error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>() {
+        return error.number();
+    }
+    let _ = error;
+    0
+}
+
+fn cure(code: &str, number: u16, said: &str) -> Option<&'static str> {
+    Some(match (code, number) {
+        (_, 1049) | ("3D000", _) => "make it (CREATE DATABASE), or mend its name in the address",
+        ("42501", _) if said.contains(" schema ") => {
+            "tables are made by `semel migrate` with a user who may: the owner of the database, or after GRANT USAGE, CREATE \
+             ON SCHEMA … TO its user"
+        }
+        ("42501", _) => {
+            "give it the rights of a gateway: GRANT SELECT, INSERT, UPDATE, DELETE ON semel_record TO …; GRANT SELECT, INSERT \
+             ON semel_mark TO …; GRANT SELECT, INSERT, DELETE ON semel_audit TO …; GRANT SELECT ON semel_schema TO …. Tables \
+             are made by `semel migrate` with a user who may"
+        }
+        (_, 1044 | 1142 | 1143 | 1227) => {
+            "give it the rights of a gateway: GRANT SELECT, INSERT, UPDATE, DELETE on the database. Tables are made by `semel \
+             migrate` with a user who has CREATE and INDEX as well"
+        }
+        (_, 1290 | 1836) | ("25006", _) => {
+            "name the server that takes writes; where it is this one, end what keeps the user or the database from writing \
+             (default_transaction_read_only, read_only)"
+        }
+        (_, 1040 | 1203) | ("53300", _) => "let it have more connections (max_connections), or take fewer",
+        ("57P03", _) => "wait until it has started",
+        _ => return None,
+    })
+}
+
+/// The words of an error, for people. PostgreSQL sends the line of its own source with them, which nobody is served by.
+#[cfg(feature = "postgres")]
+pub(crate) fn words(error: &sqlx::Error) -> Option<String> {
+    match error {
+        sqlx::Error::Database(error) => {
+            let code = error.code().unwrap_or_default();
+            Some(format!("{} (SQLSTATE {code})", error.message()))
+        }
+        _ => None,
     }
 }
 
@@ -133,7 +201,10 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Url { why } => write!(f, "the store's URL cannot be read: {why}"),
-            Self::Unreachable { server, source } => write!(f, "no connection to {server}: {source}"),
+            Self::Unreachable { server, source } => match self.refused() {
+                Some(said) => write!(f, "{server} refuses: {said}"),
+                None => write!(f, "no connection to {server}: {source}"),
+            },
             Self::Schema { server, schema } => write!(f, "the database {server} {schema}"),
             Self::Refused { server, findings } => {
                 write!(f, "the server {server} does not keep the promise")?;
@@ -153,5 +224,29 @@ impl std::error::Error for ConnectError {
             Self::Store { source, .. } => Some(source),
             Self::Url { .. } | Self::Schema { .. } | Self::Refused { .. } => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_refusal_that_is_known_has_a_cure_of_its_own() {
+        for (code, number, said, expected) in [
+            ("3D000", 0, "database \"nope\" does not exist", "CREATE DATABASE"),
+            ("42000", 1049, "Unknown database 'nope'", "CREATE DATABASE"),
+            ("42501", 0, "permission denied for schema public", "CREATE ON SCHEMA"),
+            ("42501", 0, "permission denied for table semel_schema", "GRANT SELECT ON semel_schema"),
+            ("42000", 1142, "CREATE command denied to user", "GRANT SELECT, INSERT, UPDATE, DELETE"),
+            ("25006", 0, "cannot execute CREATE TABLE in a read-only transaction", "default_transaction_read_only"),
+            ("HY000", 1290, "The server is running with the --read-only option", "read_only"),
+            ("53300", 0, "too many clients already", "max_connections"),
+            ("57P03", 0, "the database system is starting up", "started"),
+        ] {
+            let cure = cure(code, number, said);
+            assert!(cure.is_some_and(|cure| cure.contains(expected)), "{said}: {cure:?}");
+        }
+        assert_eq!(cure("XX000", 0, "internal"), None);
     }
 }

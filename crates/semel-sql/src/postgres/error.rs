@@ -84,13 +84,20 @@ fn answered(code: &str, severity: PgSeverity) -> Verdict {
 impl Verdict {
     /// The error as the store's caller gets it.
     pub(super) fn error(self, source: sqlx::Error) -> StoreError {
-        StoreError::new(self.did, self.kind, source)
+        told(self.did, self.kind, source)
+    }
+}
+
+fn told(did: Did, kind: StoreErrorKind, source: sqlx::Error) -> StoreError {
+    match crate::error::words(&source) {
+        Some(words) => StoreError::new(did, kind, words),
+        None => StoreError::new(did, kind, source),
     }
 }
 
 /// An error that came while a connection was made: nothing was asked yet.
 pub(super) fn connecting(source: sqlx::Error) -> StoreError {
-    StoreError::new(Did::Nothing, StoreErrorKind::Unavailable, source)
+    told(Did::Nothing, StoreErrorKind::Unavailable, source)
 }
 
 pub(super) fn unavailable(did: Did, why: &'static str) -> StoreError {

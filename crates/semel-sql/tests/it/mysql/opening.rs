@@ -170,4 +170,6 @@ async fn a_url_that_cannot_be_used_is_refused_without_its_password() {
     let server: Arc<MariaDb> = Arc::clone(&place.server);
     let error = refused(&server.url("no_such_database")).await;
     assert!(matches!(error, ConnectError::Unreachable { .. }) && !error.is_refused_login(), "{error:?}");
+    assert!(error.to_string().contains(" refuses: Unknown database"), "{error}");
+    assert!(error.cure().is_some_and(|cure| cure.contains("CREATE DATABASE")), "{error:?}");
 }

@@ -71,6 +71,29 @@ async fn tables_may_lie_in_a_schema_of_their_own() {
     assert_eq!(schema(&server.url()).await, Schema::Missing);
 }
 
+/// They were told that there is no connection, with a line of the server's own source, and to start the server.
+#[tokio::test]
+async fn a_server_that_says_no_is_told_with_its_words_and_what_to_do() {
+    let server = Postgres::start().await;
+    let (url, options) = (server.url(), Options::default());
+    server.sql("CREATE ROLE few LOGIN");
+    let few = url.replacen("postgres@", "few@", 1);
+    let made = PostgresStore::migrate(&few, &options).await.expect_err("it may not");
+    let nowhere = PostgresStore::migrate(&server.url_of("nope"), &options).await.expect_err("there is none");
+    PostgresStore::migrate(&url, &options).await.expect("it may");
+    let opened = connect(&few).await.expect_err("it may not read");
+    for (error, said, cure) in [
+        (made, "permission denied for schema public", "GRANT USAGE, CREATE ON SCHEMA"),
+        (nowhere, "database \"nope\" does not exist", "CREATE DATABASE"),
+        (opened, "permission denied for table semel_schema", "GRANT SELECT ON semel_schema"),
+    ] {
+        let text = error.to_string();
+        assert!(text.ends_with(&format!(" refuses: {said}")), "{text}");
+        assert_eq!(error.refused(), Some(said));
+        assert!(error.cure().is_some_and(|told| told.contains(cure)), "{error:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_is_not_there_is_told_and_may_come_back() {
     let nobody = semel_testkit::servers::free_port();
