@@ -45,6 +45,13 @@ const LOGIN: &str = "the server answers: mend the user or the password";
 
 const NO_TLS: &str = "does this port speak TLS? Name the one that does, or take the address without TLS";
 
+const ANSWERED: &str = "the server answers: its log may say more";
+
+/// Whether the server answered and said no, to another thing than the user or the password.
+fn is_refused(error: &semel_sql::ConnectError) -> bool {
+    error.refused().is_some() && !error.is_refused_login()
+}
+
 /// What to do where no connection came about.
 fn unreachable(url: &SharedUrl, error: &dyn std::error::Error, is_refused_login: bool) -> &'static str {
     match is_refused_login {
@@ -86,6 +93,10 @@ impl OpenError {
             Self::OwnSecret(file, why) => format!("the store's own secret in {} cannot be used: {why}", file.display()),
             Self::PasswordFile(file, why) => format!("the password in {} cannot be used: {why}", file.display()),
             Self::Embedded(error) => error.to_string(),
+            Self::Redis(url, error) if error.cure().is_some() => format!("{url} refuses: {}", root(error)),
+            Self::Sql(url, error) if is_refused(error) => {
+                format!("{url} refuses: {}", error.refused().unwrap_or_default())
+            }
             Self::Redis(url, error) if error.is_temporary() => format!("no connection to {url}: {}", root(error)),
             Self::Sql(url, error) if error.is_temporary() => format!("no connection to {url}: {}", root(error)),
             Self::Redis(url, error) => format!("the store {url} cannot be used: {error}"),
@@ -105,6 +116,8 @@ impl OpenError {
                 Some("run this on the gateway's machine with its -c or --data-dir, or give all of them a secret_file")
             }
             Self::PasswordFile(..) => Some("write it into that file, on one line"),
+            Self::Redis(_, error) if error.cure().is_some() => error.cure(),
+            Self::Sql(_, error) if is_refused(error) => Some(error.cure().unwrap_or(ANSWERED)),
             Self::Redis(url, error) if error.is_temporary() => Some(unreachable(url, error, error.is_refused_login())),
             Self::Sql(url, error) if error.is_temporary() => Some(unreachable(url, error, error.is_refused_login())),
             Self::NoSecret => Some("name one with secret_file"),
