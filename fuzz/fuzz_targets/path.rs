@@ -11,7 +11,10 @@ fuzz_target!(|text: &str| {
     assert!(one.starts_with(b"/") && !one.windows(2).any(|pair| pair == b"//"), "{path:?}");
     let Some(all) = readings(&path) else {
         let controls = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
-        assert!(!is_plain(&path) && (path.len() > LONGEST || path.contains('%') || path.contains(controls)), "{path:?}");
+        assert!(
+            !is_plain(&path) && (path.len() > LONGEST || path.contains('%') || path.contains(controls)),
+            "{path:?}"
+        );
         return;
     };
     assert!(all.len() <= 24 && (all.is_empty() || !is_plain(&path)), "{path:?}");

@@ -27,8 +27,9 @@ async fn a_claim_a_duplicate_and_a_settlement_are_one_command_each() {
     assert_eq!(scripts(&server).await - before, 2, "a duplicate");
     stands(store.settle(&claim, &done()).await);
     assert_eq!(scripts(&server).await - before, 3, "a settlement");
-    for (command, calls) in [("set", 6), ("setrange", 0), ("expire", 0), ("publish", 0)] {
-        // Two claims, two settlements, the store's mark, and the duplicate that would have taken what is not there.
+    for (command, calls) in [("set", 6), ("setrange", 0), ("expire", 0), ("publish", 1)] {
+        // Two claims, two settlements, the store's mark, and the duplicate that would have taken what is not there. An empty
+        // message, at the start, shows whether this user may publish.
         assert_eq!(server.calls(command).await, calls, "{command}");
     }
 }
