@@ -24,7 +24,7 @@ pub enum ConnectError {
 }
 
 const RIGHTS: &str = "give the user its rights: ACL SETUSER … ~semel:* &semel:wake +eval +evalsha +time +get +set +getrange \
-                      +setrange +del +pexpireat +lpush +ltrim +lrange +publish +subscribe +hello +ping +select +scan \
+                      +setrange +del +pexpireat +lpush +ltrim +lrange +publish +subscribe +hello +ping +select +scan +wait \
                       +cluster|slots +info +config|get";
 
 const DATABASE: &str = "take a number that the server has: below its setting `databases`, 16 as a rule";

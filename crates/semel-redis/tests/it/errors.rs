@@ -84,6 +84,8 @@ async fn serve(mut stream: BufReader<TcpStream>, act: &Mutex<Act>, calls: &Atomi
             b"HELLO" => "*4\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n$4\r\nrole\r\n$6\r\nmaster\r\n".to_owned().into_bytes(),
             b"INFO" => b"$0\r\n\r\n".to_vec(),
             b"CONFIG" => b"*0\r\n".to_vec(),
+            // Whether this user may, asked at the start.
+            b"PUBLISH" => b":0\r\n".to_vec(),
             // The mark: as it was offered.
             b"EVAL" if command.len() == 5 && command[3] == b"semel:mark" => {
                 let mut reply = format!("*3\r\n:1\r\n:1700000000000000\r\n${}\r\n", command[4].len()).into_bytes();
