@@ -37,7 +37,7 @@ pub(super) fn run<B>(
 where
     B: Payload,
 {
-    let fields = hop::Fields::of(request.headers());
+    let fields = hop::Fields::of_outgoing(request.headers());
     let (names, has_host) = (fields.names, fields.host.is_some());
     let about = About { request_id: fields.request_id.cloned(), run };
     let guarded = about.run.is_some() || request.extensions().get::<Guarded>().is_some();

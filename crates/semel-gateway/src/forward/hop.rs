@@ -83,21 +83,23 @@ pub(crate) struct Names {
     pub(crate) transfer_encoding: bool,
     pub(crate) via: bool,
     one_hop: bool,
-    /// Of a request: what is said to follow its body.
+    /// Of a request that goes on: something is said to follow its body.
     trailer: bool,
-    /// Of a request: a name that is not known here has an underscore.
+    /// Of a request that arrives: a name that is not known here has an underscore.
     pub(crate) underscore: bool,
     /// Of an answer: words that are the gateway's alone.
     ours: bool,
 }
 
 impl<'a> Fields<'a> {
-    /// Of a request.
+    /// Of a request that arrives.
     pub(crate) fn of(headers: &'a HeaderMap) -> Self {
-        Self::pass(headers, |names, name| {
-            names.trailer |= *name == TRAILER;
-            names.underscore |= name.as_str().contains('_');
-        })
+        Self::pass(headers, |names, name| names.underscore |= name.as_str().contains('_'))
+    }
+
+    /// Of a request that goes on.
+    pub(super) fn of_outgoing(headers: &'a HeaderMap) -> Self {
+        Self::pass(headers, |names, name| names.trailer |= *name == TRAILER)
     }
 
     fn pass(headers: &'a HeaderMap, note: impl Fn(&mut Names, &HeaderName)) -> Self {
