@@ -10,13 +10,20 @@ use semel_core::env::Env;
 use semel_redis::{Options, RedisStore};
 use semel_testkit::servers::redis::{Said, ask};
 
-/// A client with its own connections; the machine may be busy with other tests.
+/// A client with its own connections; the machine may be busy with other tests, and a Cluster's nodes in doubt about each other
+/// for that.
 pub(crate) async fn connect(url: &str, prefix: &str) -> RedisStore {
     let mut options = Options::default();
     options.prefix = prefix.to_owned();
     options.connect_timeout = Duration::from_secs(10);
     options.response_timeout = Duration::from_secs(10);
-    RedisStore::connect(url, &Env::system(), options).await.expect("the store opens")
+    for _ in 0..10 {
+        match RedisStore::connect(url, &Env::system(), options.clone()).await {
+            Err(error) if error.is_temporary() => tokio::time::sleep(Duration::from_millis(200)).await,
+            opened => return opened.expect("the store opens"),
+        }
+    }
+    panic!("the store at {url} does not open");
 }
 
 /// Moves the times of all records under a prefix back, with the servers' own expiry of them.
