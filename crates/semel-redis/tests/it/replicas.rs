@@ -362,7 +362,8 @@ async fn in_a_cluster_calls_follow_their_slots_and_count_where_they_arrive() {
         let there = cluster.nodes[to + 3].tell(&["KEYS", &key]).await;
         assert_eq!(there.list().len(), 1, "claim {n} is not on the replica");
         stands(store.settle(&claim, &done()).await);
-        assert!(matches!(store.claim(&about(n)).await, Ok(Claimed::Found { .. })), "outcome {n}");
+        let copy = store.claim(&about(n)).await;
+        assert!(matches!(copy, Ok(Claimed::Found { .. })), "outcome {n}: {copy:?}");
     }
 }
 

@@ -143,9 +143,23 @@ impl Cluster {
     /// # Panics
     /// When a node refuses.
     pub async fn begin_move(&self, slot: u16, from: usize, to: usize) {
+        self.heard_of(from, to).await;
         let (source, target, slot) = (self.id(from).await, self.id(to).await, slot.to_string());
         self.nodes[to].tell(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source]).await;
         self.nodes[from].tell(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target]).await;
+    }
+
+    /// Waits until node `by` knows of an epoch as late as that of node `of`: it would take a slot under an earlier one, and
+    /// lose it again, with its keys, as soon as it hears of the other.
+    async fn heard_of(&self, of: usize, by: usize) {
+        let epoch = async |node: usize, field| {
+            let said = self.nodes[node].tell(&["CLUSTER", "INFO"]).await.field(field);
+            said.and_then(|epoch| epoch.parse::<u64>().ok()).expect("an epoch is a number")
+        };
+        let looking = Looking::begin();
+        while epoch(by, "cluster_current_epoch").await < epoch(of, "cluster_my_epoch").await {
+            assert!(looking.again().await, "node {by} does not hear of the epoch of node {of}");
+        }
     }
 
     /// Moves the keys of a slot that is on the move.
