@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     history::{Call, Collector, Effect, Event, Last, Told, What},
+    lives::{Grant, Span, most},
     promise::{Fences, Promise},
     report::{Property, Report, Violation},
 };
@@ -31,8 +32,10 @@ pub fn check(collector: &Collector, promise: &Promise) -> Report {
                 of_call[call]
             }
             What::Effect(effect) => &effect.identity,
-            What::Forgot { identity: Some(identity), .. } | What::Last { identity, .. } => identity,
-            What::Forgot { identity: None, .. } => {
+            What::Forgets { identity: Some(identity) }
+            | What::Forgot { identity: Some(identity), .. }
+            | What::Last { identity, .. } => identity,
+            What::Forgets { identity: None } | What::Forgot { identity: None, .. } => {
                 all_forgotten.push((place, event));
                 continue;
             }
@@ -89,14 +92,23 @@ struct Visit<'a> {
     told: Option<(usize, &'a Told, &'a str)>,
 }
 
+/// A loss: what it took was gone by `gone`, and told by nobody from `until` on.
+#[derive(Clone, Copy)]
+struct Loss {
+    gone: usize,
+    until: usize,
+    times: usize,
+}
+
 /// All that was heard of one identity.
 struct Story<'a> {
     identity: &'a str,
     events: Vec<(usize, &'a Event)>,
     visits: BTreeMap<Call, Visit<'a>>,
-    effects: Vec<&'a Effect>,
-    /// From when to when each loss could happen.
-    forgotten: Vec<(usize, usize)>,
+    /// With where they were reported.
+    effects: Vec<(usize, &'a Effect)>,
+    /// By where each loss began.
+    losses: BTreeMap<usize, Loss>,
     /// Whatever the store did not see may have run: nothing is promised of the identity as a whole.
     is_open: bool,
     last: Option<&'a Last>,
@@ -109,7 +121,7 @@ impl<'a> Story<'a> {
             events: Vec::new(),
             visits: BTreeMap::new(),
             effects: Vec::new(),
-            forgotten: Vec::new(),
+            losses: BTreeMap::new(),
             is_open: false,
             last: None,
         }
@@ -126,36 +138,54 @@ impl<'a> Story<'a> {
                     visit.told = Some((place, told, label));
                 }
             }
-            What::Effect(effect) => self.effects.push(effect),
-            What::Forgot { since, .. } => self.forgotten.push((*since, place)),
+            What::Effect(effect) => self.effects.push((place, effect)),
+            What::Forgets { .. } | What::Forgot { .. } => self.hear_of_a_loss(place, &event.what),
             What::Last { last, .. } => self.last = Some(last),
             What::Fault(_) | What::Trouble { .. } => {}
         }
     }
 
+    fn hear_of_a_loss(&mut self, place: usize, what: &What) {
+        let (since, loss) = match *what {
+            What::Forgot { since, gone, times, .. } => (since, Loss { gone, until: place, times }),
+            _ => (place, Loss { gone: usize::MAX, until: usize::MAX, times: 1 }),
+        };
+        self.losses.insert(since, loss);
+    }
+
     /// Losses before anything was asked take nothing away.
     fn forget(&mut self, all: &[(usize, &'a Event)]) {
         let first = self.events.first().map_or(usize::MAX, |(place, _)| *place);
-        for (place, event) in all.iter().filter(|(place, _)| *place > first) {
+        for (place, event) in all {
+            self.hear_of_a_loss(*place, &event.what);
             self.events.push((*place, event));
-            if let What::Forgot { since, .. } = event.what {
-                self.forgotten.push((since, *place));
-            }
         }
+        self.losses.retain(|_, loss| loss.until > first);
+        self.events.retain(|(place, _)| *place >= first);
         self.events.sort_by_key(|(place, _)| *place);
     }
 
     fn lives(&self) -> usize {
-        1 + self.forgotten.len()
+        1 + self.losses.values().map(|loss| loss.times).sum::<usize>()
+    }
+
+    /// How many of the guarded effects each have a life of their own, by what was lost between them.
+    fn explained(&self) -> usize {
+        let first = self.visits.values().map(|visit| visit.asked_at).min().unwrap_or(0);
+        let asked = |effect: &Effect| effect.call.and_then(|call| self.visits.get(&call)).map_or(first, |v| v.asked_at);
+        let guarded = self.effects.iter().filter(|(_, effect)| effect.fence.is_some());
+        let grants: Vec<_> = guarded.map(|(place, effect)| Grant::within(asked(effect), *place)).collect();
+        let span = |(since, loss): (&usize, &Loss)| vec![Span { since: *since, gone: loss.gone }; loss.times];
+        most(&grants, &self.losses.iter().flat_map(span).collect::<Vec<_>>())
     }
 
     /// Whether what is known of it stands.
     fn is_whole(&self) -> bool {
-        !self.is_open && self.forgotten.is_empty()
+        !self.is_open && self.losses.is_empty()
     }
 
     fn is_forgotten_between(&self, from: usize, to: usize) -> bool {
-        self.is_open || self.forgotten.iter().any(|(since, until)| *since < to && from <= *until)
+        self.is_open || self.losses.iter().any(|(since, loss)| *since < to && from <= loss.until)
     }
 
     fn wrong(&self, report: &mut Report, property: Property, words: String) {
@@ -184,32 +214,32 @@ impl<'a> Story<'a> {
     }
 
     fn effects_are_as_many_as_lives(&self, promise: &Promise, report: &mut Report) {
-        let guarded = self.effects.iter().filter(|e| e.fence.is_some()).count();
+        let guarded = self.effects.iter().filter(|(_, e)| e.fence.is_some()).count();
         let unguarded = self.effects.len() - guarded;
         report.unguarded += unguarded as u64;
         if unguarded > 0 && !promise.open {
             self.wrong(report, Property::OneEffect, format!("{unguarded} effects came unguarded"));
         }
         report.doubles.open += (self.effects.len().saturating_sub(1).min(unguarded)) as u64;
-        if guarded <= self.lives() {
-            report.doubles.loss += guarded.saturating_sub(1) as u64;
-        } else if promise.open {
-            report.doubles.open += (guarded - self.lives()) as u64;
+        let explained = self.explained();
+        report.doubles.loss += explained.saturating_sub(1) as u64;
+        let more = (guarded - explained) as u64;
+        if promise.open {
+            report.doubles.open += more;
         } else if promise.takeover {
-            report.doubles.loss += self.forgotten.len() as u64;
-            report.doubles.takeover += (guarded - self.lives()) as u64;
-        } else {
-            let lives = match self.forgotten.len() {
-                0 => "one life".to_owned(),
-                n => format!("{} lives", n + 1),
+            report.doubles.takeover += more;
+        } else if more > 0 {
+            let words = match self.lives() - 1 {
+                0 => format!("{guarded} effects in one life"),
+                losses => format!("{guarded} effects, and what was lost ({losses} times in all) explains {explained}"),
             };
-            self.wrong(report, Property::OneEffect, format!("{guarded} effects in {lives}"));
+            self.wrong(report, Property::OneEffect, words);
         }
     }
 
     fn fences_rise(&self, promise: &Promise, report: &mut Report) {
         let mut highest = None;
-        for effect in self.effects.iter().filter(|e| e.fence.is_some()) {
+        for (_, effect) in self.effects.iter().filter(|(_, e)| e.fence.is_some()) {
             if effect.fence > highest {
                 highest = effect.fence;
             } else if promise.fences == Fences::Rise && self.is_whole() {
@@ -229,7 +259,7 @@ impl<'a> Story<'a> {
             let words = "every caller was told that nothing was run for it, and something was";
             self.wrong(report, Property::NothingBehindFailure, words.into());
         }
-        for effect in &self.effects {
+        for (_, effect) in &self.effects {
             if !self.visits.is_empty() && !self.visits.values().any(|v| v.question == effect.question) {
                 let words =
                     format!("effect {} answers a question that nobody asked: {}", effect.value, effect.question);
@@ -241,7 +271,7 @@ impl<'a> Story<'a> {
     fn what_was_told_is_true(&self, call: Call, visit: &Visit<'_>, told: &Told, report: &mut Report) {
         let n = call.0;
         if matches!(told, Told::Refused | Told::Mismatch)
-            && let Some(own) = self.effects.iter().find(|e| e.call == Some(call))
+            && let Some((_, own)) = self.effects.iter().find(|(_, e)| e.call == Some(call))
         {
             let words = format!("call {n} was told that nothing was run for it, and effect {} was its own", own.value);
             self.wrong(report, Property::NothingBehindFailure, words);
@@ -251,7 +281,7 @@ impl<'a> Story<'a> {
             self.wrong(report, Property::OwnQuestion, words);
         }
         let Some(value) = told.value() else { return };
-        let Some(effect) = self.effects.iter().find(|e| e.value == value) else {
+        let Some((_, effect)) = self.effects.iter().find(|(_, e)| e.value == value) else {
             let words = format!("call {n} was told {value}, and no such effect took place");
             return self.wrong(report, Property::EffectBehindSuccess, words);
         };
@@ -301,7 +331,7 @@ impl<'a> Story<'a> {
 
     fn outcomes_stand(&self, promise: &Promise, trouble: &Trouble, report: &mut Report) {
         let Some((known_at, known)) = self.first_outcome() else { return };
-        let question = self.effects.iter().find(|e| e.value == known).map(|e| e.question.as_str());
+        let question = self.effects.iter().find(|(_, e)| e.value == known).map(|(_, e)| e.question.as_str());
         for (call, visit) in &self.visits {
             let Some((told_at, told, label)) = visit.told else { continue };
             if visit.asked_at < known_at || self.is_forgotten_between(known_at, told_at) {
@@ -331,7 +361,7 @@ impl<'a> Story<'a> {
                 ("in flight", Property::Terminal, left.then(|| "still in flight when all is over".to_owned()))
             }
             Last::Done(Some(value)) => {
-                let none = !self.effects.iter().any(|e| e.value == *value);
+                let none = !self.effects.iter().any(|(_, e)| e.value == *value);
                 let words = format!("the store has outcome {value}, and no such effect took place");
                 ("done", Property::RecordAgrees, none.then_some(words))
             }

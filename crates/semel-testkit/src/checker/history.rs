@@ -80,6 +80,16 @@ pub enum Last {
     Parked,
 }
 
+/// A loss that has begun: [`Collector::forgets`].
+#[derive(Debug)]
+#[must_use = "a loss that nobody reports as over lasts until the end"]
+pub struct Loss {
+    identity: Option<String>,
+    since: usize,
+    gone: Option<usize>,
+    times: usize,
+}
+
 /// One entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum What {
@@ -95,10 +105,16 @@ pub(super) enum What {
         label: String,
     },
     Effect(Effect),
-    /// The store lost, or may have lost, what it knew of an identity, or of all; at any time since that event.
+    /// The store begins to lose, or may, what it knows of an identity, or of all.
+    Forgets {
+        identity: Option<String>,
+    },
+    /// It has lost it, by `gone`, and from here on nobody has any of it.
     Forgot {
         identity: Option<String>,
         since: usize,
+        gone: usize,
+        times: usize,
     },
     Last {
         identity: String,
@@ -162,18 +178,41 @@ impl Collector {
         self.hear(What::Effect(effect));
     }
 
-    /// The store lost, or may have lost, what it knew of an identity, or of all: another life may begin. To be reported
-    /// before the loss can show. Returns the place of this report, for [`forgot_since`](Self::forgot_since).
-    pub fn forgot(&self, identity: Option<&str>) -> usize {
-        let now = self.0.events.lock().1.len();
-        self.forgot_since(now, identity);
-        now
+    /// The store lost what it knew of an identity, or of all, in a moment in which it grants nothing: another life may begin.
+    /// To be reported in that moment.
+    pub fn forgot(&self, identity: Option<&str>) {
+        let at = self.0.clock.now().since(self.0.began);
+        let mut events = self.0.events.lock();
+        let here = events.1.len();
+        let what = What::Forgot { identity: identity.map(Into::into), since: here, gone: here, times: 1 };
+        events.1.push(Event { at, what });
     }
 
-    /// The same at the end of a time in which it could happen at any moment, as while two servers both believe that they
-    /// are the primary: one life more.
-    pub fn forgot_since(&self, since: usize, identity: Option<&str>) {
-        self.hear(What::Forgot { identity: identity.map(Into::into), since });
+    /// The store is about to lose, or may lose, what it knows of an identity, or of all; at any moment from here on, as while
+    /// two servers both believe that they are the primary. To be reported before the loss can show. A loss that nobody reports
+    /// as over lasts until the end.
+    pub fn forgets(&self, identity: Option<&str>) -> Loss {
+        let at = self.0.clock.now().since(self.0.began);
+        let identity = identity.map(ToOwned::to_owned);
+        let mut events = self.0.events.lock();
+        let since = events.1.len();
+        events.1.push(Event { at, what: What::Forgets { identity: identity.clone() } });
+        Loss { identity, since, gone: None, times: 1 }
+    }
+
+    /// What a loss takes is gone, and what the store knows from here on it keeps. It was lost once for each of `times`.
+    pub fn gone(&self, loss: &mut Loss, times: usize) {
+        loss.gone = Some(self.0.events.lock().1.len().saturating_sub(1));
+        loss.times = times;
+    }
+
+    /// A loss is over: nobody remembers for the store what it had lost, and may tell it.
+    pub fn over(&self, loss: Loss) {
+        let at = self.0.clock.now().since(self.0.began);
+        let mut events = self.0.events.lock();
+        let Loss { identity, since, gone, times } = loss;
+        let gone = gone.unwrap_or(events.1.len());
+        events.1.push(Event { at, what: What::Forgot { identity, since, gone, times } });
     }
 
     /// A fault was done to the system. Coverage is counted by its name.
@@ -234,7 +273,8 @@ impl fmt::Display for Event {
                 }
                 effect.call.map_or(Ok(()), |call| write!(f, ", for call {}", call.0))
             }
-            What::Forgot { .. } => f.write_str("the store forgets, or may have"),
+            What::Forgets { .. } => f.write_str("the store begins to forget, or may"),
+            What::Forgot { .. } => f.write_str("the store has forgotten, or may have"),
             What::Last { last, .. } => write!(f, "at the end the store has {last:?}"),
             What::Fault(name) => write!(f, "fault: {name}"),
             What::Trouble { begins: true, name } => write!(f, "fault begins: {name}"),

@@ -18,16 +18,21 @@
 //! | [`GuardIsTold`](Property::GuardIsTold) | who is told of a run is told whether it was guarded |
 //! | [`Asked`](Property::Asked) | nothing happens that nobody asked for |
 //!
+//! A life ends where the store loses the identity, and each loss ends one. A loss has a beginning and an end, and so has what
+//! is known of a grant: it came after its caller asked and before its effect. Two effects are excused by a loss that can have
+//! been between their grants; one before both or after both explains nothing.
+//!
 //! A promise has limits, and these are counted instead of forbidden: [`Promise`].
 
 mod check;
 mod history;
+mod lives;
 mod promise;
 mod report;
 #[cfg(test)]
 mod tests;
 
 pub use check::check;
-pub use history::{Call, Collector, Effect, Last, Told};
+pub use history::{Call, Collector, Effect, Last, Loss, Told};
 pub use promise::{Fences, Promise};
 pub use report::{Doubles, Property, Report, Violation};

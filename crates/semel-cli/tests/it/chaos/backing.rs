@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use semel_testkit::{
-    checker::Collector,
+    checker::{Collector, Loss},
     servers::proxy::{Request, Speaks},
     sim::Seeded,
 };
@@ -67,11 +67,12 @@ pub(super) trait Backing {
     }
 }
 
-/// A store forgot, or may have, since `began`. What a gateway remembers of before can still be told for `local_ttl`, beside
-/// what ran since: the loss is over when that is.
-pub(super) async fn forgotten(collector: &Collector, began: usize) {
+/// What a loss takes is gone, once for each of `times`. What a gateway remembers of before can still be told for `local_ttl`,
+/// beside what ran since: the loss is over when that is.
+pub(super) async fn forgotten(collector: &Collector, mut loss: Loss, times: usize) {
+    collector.gone(&mut loss, times);
     tokio::time::sleep(LEASE * 3 / 2).await;
-    collector.forgot_since(began, None);
+    collector.over(loss);
 }
 
 /// Makes the tables, as a user does.

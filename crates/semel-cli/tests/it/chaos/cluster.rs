@@ -79,21 +79,21 @@ impl Backing for Spread {
                 follows(&self.cluster.nodes[from]).await;
             }
             "master killed, a replica promoted" => {
-                let began = collector.forgot(None);
+                let loss = collector.forgets(None);
                 self.cluster.nodes[from].kill();
                 self.cluster.promoted(Self::pair(from)).await;
                 self.cluster.nodes[from].start_again().await;
                 follows(&self.cluster.nodes[from]).await;
-                forgotten(collector, began).await;
+                forgotten(collector, loss, 1).await;
             }
             // It goes on later, and believes for a moment that it is a master still.
             "master cut off, a replica promoted" => {
-                let began = collector.forgot(None);
+                let loss = collector.forgets(None);
                 self.cluster.nodes[from].pause();
                 self.cluster.promoted(Self::pair(from)).await;
                 self.cluster.nodes[from].resume();
                 follows(&self.cluster.nodes[from]).await;
-                forgotten(collector, began).await;
+                forgotten(collector, loss, 1).await;
             }
             other => panic!("{other}"),
         }

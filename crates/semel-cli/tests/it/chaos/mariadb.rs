@@ -148,11 +148,11 @@ impl Backing for Database {
                 self.sql("DELETE FROM semel.semel_record WHERE namespace = 'filler'");
             }
             "mariadb emptied" => {
-                let began = collector.forgot(None);
+                let loss = collector.forgets(None);
                 self.server.restart_empty().await;
                 self.sql("CREATE DATABASE semel");
                 migrate(&self.server.url("semel")).await;
-                forgotten(collector, began).await;
+                forgotten(collector, loss, 1).await;
             }
             other => panic!("{other}"),
         }

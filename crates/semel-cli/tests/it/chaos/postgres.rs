@@ -155,9 +155,9 @@ impl Backing for Database {
                 self.server.sql("DELETE FROM semel_record WHERE namespace = 'filler'");
             }
             "postgres emptied" => {
-                let began = collector.forgot(None);
+                let loss = collector.forgets(None);
                 self.server.sql("DELETE FROM semel_record");
-                forgotten(collector, began).await;
+                forgotten(collector, loss, 1).await;
             }
             other => panic!("{other}"),
         }

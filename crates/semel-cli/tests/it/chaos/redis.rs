@@ -68,9 +68,9 @@ impl Backing for One {
             "redis restarted empty" => {
                 self.0.kill();
                 tokio::time::sleep(time).await;
-                let began = collector.forgot(None);
+                let loss = collector.forgets(None);
                 self.0.start_empty().await;
-                forgotten(collector, began).await;
+                forgotten(collector, loss, 1).await;
             }
             "redis paused" => {
                 self.0.pause();

@@ -59,7 +59,7 @@ impl Backing for Watched {
     }
 
     async fn suffer(&mut self, fate: &'static str, collector: &Collector, _: &Seeded) {
-        let began = if self.awaits { None } else { Some(collector.forgot(None)) };
+        let loss = if self.awaits { None } else { Some(collector.forgets(None)) };
         let before = self.set.primary().await;
         match fate {
             "failover ordered" => {
@@ -79,9 +79,9 @@ impl Backing for Watched {
             other => panic!("{other}"),
         }
         follows(&self.set.servers[before]).await;
-        match began {
+        match loss {
             // What the old primary took meanwhile is gone with its turning into a replica.
-            Some(began) => forgotten(collector, began).await,
+            Some(loss) => forgotten(collector, loss, 1).await,
             // Outcomes that waited for a replica are told again by then.
             None => tokio::time::sleep(3 * LEASE).await,
         }
