@@ -13,7 +13,7 @@ use semel_testkit::checker::{Promise, Property};
 struct Own(&'static str);
 
 impl Backing for Own {
-    fn url(&self, _: Option<SocketAddr>) -> String {
+    fn url(&self, _: &[SocketAddr]) -> String {
         self.0.into()
     }
 

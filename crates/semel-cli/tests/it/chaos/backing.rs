@@ -18,9 +18,9 @@ pub(super) enum StoreCall {
     Complete,
 }
 
-/// Where a proxy can stand, and what tells calls apart there.
+/// Where proxies stand, one before each server, and what tells calls apart there.
 pub(super) struct Wire {
-    pub(super) server: SocketAddr,
+    pub(super) servers: Vec<SocketAddr>,
     pub(super) speaks: Speaks,
     /// Whether a request is this call of the store.
     pub(super) is: fn(StoreCall, &Request<'_>) -> bool,
@@ -31,15 +31,16 @@ pub(super) const REMEMBERS: &str = "local_ttl = \"1s\"";
 
 /// A store, and what can happen to its servers.
 pub(super) trait Backing {
-    /// `store.url` of a gateway; `through` is the proxy that stands before the server, where one can.
-    fn url(&self, through: Option<SocketAddr>) -> String;
+    /// `store.url` of a gateway; `through` are the proxies that stand before the servers of the [wire](Self::wire), in their
+    /// order.
+    fn url(&self, through: &[SocketAddr]) -> String;
 
     /// More lines of the section [store], where it is a server's.
     fn of_store(&self) -> &'static str {
         REMEMBERS
     }
 
-    /// Where a proxy can stand; nowhere if the store lives in the gateway, or says by itself where its servers are.
+    /// Where proxies stand; nowhere if the store lives in the gateway, or nothing is to happen to the network.
     fn wire(&self) -> Option<Wire> {
         None
     }

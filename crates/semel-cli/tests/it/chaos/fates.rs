@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use semel_testkit::{
     checker::Collector,
-    servers::proxy::{Proxy, Rule, Then, Way},
+    servers::proxy::{Rule, Then},
     sim::Seeded,
 };
 
 use super::{
     backing::{Backing, StoreCall},
     field::{Field, LEASE},
+    network::Network,
 };
 
 /// How long a reply that is to be lost is waited for.
@@ -95,13 +96,18 @@ pub(super) fn between(random: &Seeded, least: Duration, most: Duration) -> Durat
 
 /// Until one more than `before` was told that the store is full.
 pub(super) async fn is_told_full(collector: &Collector, before: usize) {
-    for _ in 0..3_000 {
-        if collector.told("store-full") > before {
+    until("a new order is refused for want of room", async || collector.told("store-full") > before).await;
+}
+
+/// Until it came to what a fate is about; the load brings it about.
+pub(super) async fn until(what: &str, mut has_come: impl AsyncFnMut() -> bool) {
+    for _ in 0..PATIENCE.as_millis() / 10 {
+        if has_come().await {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("no new order was refused for want of room");
+    panic!("it never came to it: {what}");
 }
 
 impl<B: Backing> Field<B> {
@@ -162,10 +168,11 @@ impl<B: Backing> Field<B> {
             }
             _ => None,
         };
-        let proxies = || self.nodes.iter().map(|node| node.proxy.as_ref().expect("there is a network"));
-        // Before every gateway, since one alone may have nothing to renew for a while.
-        let fired: Vec<_> = proxies().filter_map(|proxy| Some(proxy.rule(rule()?))).collect();
-        if !fired.is_empty() {
+        let networks = || self.nodes.iter().map(|node| node.network.as_ref().expect("there is a network"));
+        if rule().is_some() {
+            // Before every gateway, since one alone may have nothing to renew for a while.
+            let rule = || rule().expect("it was one just now");
+            let fired: Vec<_> = networks().flat_map(|network| network.rule(rule)).collect();
             let has_fired = || fired.iter().any(|fired| fired.count() > 0);
             for _ in 0..PATIENCE.as_millis() / 10 {
                 if has_fired() {
@@ -174,23 +181,20 @@ impl<B: Backing> Field<B> {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
             tokio::time::sleep(short).await;
-            proxies().for_each(Proxy::heal);
+            networks().for_each(Network::heal);
             return has_fired();
         }
-        let proxy = self.nodes[n].proxy.as_ref().expect("there is a network");
+        let network = self.nodes[n].network.as_ref().expect("there is a network");
         match fate {
-            Fate::PartitionBySilence => proxy.stall(),
-            Fate::PartitionByReset => proxy.refuse(),
-            Fate::RepliesAreHeld => proxy.silence(Way::Back),
-            Fate::ConnectionsAreCut => proxy.cut(),
-            Fate::NetworkIsSlow => {
-                proxy.delay(Way::There, LEASE / 20);
-                proxy.delay(Way::Back, LEASE / 20);
-            }
+            Fate::PartitionBySilence => network.stall(),
+            Fate::PartitionByReset => network.refuse(),
+            Fate::RepliesAreHeld => network.hold_replies(),
+            Fate::ConnectionsAreCut => network.cut(),
+            Fate::NetworkIsSlow => network.slow(),
             other => panic!("{other:?} is nothing of the network"),
         }
         tokio::time::sleep(long).await;
-        proxy.heal();
+        network.heal();
         true
     }
 }

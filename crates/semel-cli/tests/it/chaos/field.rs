@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use semel_core::env::{BootClock, Rng, SystemRng};
 use semel_testkit::{
     checker::{Collector, Promise, Report, check},
-    servers::proxy::Proxy,
     sim::Seeded,
 };
 
@@ -13,6 +12,7 @@ use super::{
     backing::Backing,
     fates::{Fate, shuffle},
     load::{Callers, WORKERS, witness},
+    network::Network,
 };
 use crate::system::{
     alone,
@@ -24,8 +24,8 @@ use crate::system::{
 /// A second: long enough to be renewed in time on a busy machine, short enough to be outlasted in a test.
 pub(super) const LEASE: Duration = Duration::from_secs(1);
 
-/// Of every run; a plan adds to it.
-const RULE: &str = "[drain]\ndeadline = \"1s\"\n[upstream.shop.timeout]\nfirst_byte = \"2s\"\nwhole = \"2s\"\n\
+/// Of every run with faults in it; a plan adds to it.
+pub(super) const RULE: &str = "[drain]\ndeadline = \"1s\"\n[upstream.shop.timeout]\nfirst_byte = \"2s\"\nwhole = \"2s\"\n\
                     [[rule]]\nname = \"orders\"\nmatch = \"/*\"\nlease = \"1s\"\n";
 
 /// Nobody waits long, so that some are told that it is in flight.
@@ -38,7 +38,7 @@ pub(super) const HURRY: Duration = Duration::from_millis(500);
 pub(super) struct Node {
     setup: Setup,
     pub(super) gateway: Option<Gateway>,
-    pub(super) proxy: Option<Proxy>,
+    pub(super) network: Option<Network>,
 }
 
 /// The whole of it.
@@ -61,19 +61,20 @@ pub(super) struct Plan {
 }
 
 impl<B: Backing> Field<B> {
-    pub(super) async fn set(backing: B, gateways: usize, rule: &str) -> Self {
+    /// `rules` is what comes after the store's section.
+    pub(super) async fn set(backing: B, gateways: usize, of_store: &'static str, rules: &str) -> Self {
         let collector = Collector::new(Arc::new(BootClock));
         let upstream = Upstream::witnessed(witness(collector.clone())).await;
         let mut nodes = Vec::new();
         for _ in 0..gateways {
-            let proxy = match backing.wire() {
-                Some(wire) => Some(Proxy::speaking(wire.speaks, wire.server).await),
+            let network = match backing.wire() {
+                Some(wire) => Some(Network::before(&wire).await),
                 None => None,
             };
-            let url = backing.url(proxy.as_ref().map(Proxy::address));
-            let setup = Setup::new(&upstream.url(), &url).with(RULE).with(rule);
-            let setup = if url.contains("://") { setup.of_store(backing.of_store()) } else { setup };
-            nodes.push(Node { setup, gateway: None, proxy });
+            let url = backing.url(&network.as_ref().map(Network::addresses).unwrap_or_default());
+            let setup = Setup::new(&upstream.url(), &url).with(rules);
+            let setup = if url.contains("://") { setup.of_store(of_store) } else { setup };
+            nodes.push(Node { setup, gateway: None, network });
         }
         let callers = Callers::new(collector);
         let mut field = Self { backing, callers, nodes, upstream };
@@ -175,7 +176,8 @@ pub(super) async fn run<B: Backing>(backing: B, plan: &Plan) -> Shown {
     // Whatever ends the run from here on, this is how to repeat it.
     tell(&format!("SEMEL_TEST_SEED={seed}"));
     let random = Seeded::new(seed);
-    let mut field = Field::set(backing, plan.gateways, &format!("{HURRIED}{}", plan.rule)).await;
+    let (of_store, rules) = (backing.of_store(), format!("{RULE}{HURRIED}{}", plan.rule));
+    let mut field = Field::set(backing, plan.gateways, of_store, &rules).await;
     let workers = field.callers.start(&random);
     let fates = Fate::all(&field.backing);
     field.some_are_done().await;

@@ -8,12 +8,14 @@
 
 mod alone;
 mod backing;
+mod calls;
 mod cluster;
 mod end;
 mod fates;
 mod field;
 mod load;
 mod mariadb;
+mod network;
 mod postgres;
 mod redis;
 mod sentinel;

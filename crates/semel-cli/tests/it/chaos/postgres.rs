@@ -13,6 +13,7 @@ use semel_testkit::{
 
 use super::{
     backing::{Backing, StoreCall, Wire, forgotten, migrate},
+    calls::are_told_apart,
     end::{SEEN, SEEN_FULL, SHARED, SHARED_FULL},
     fates::{between, is_told_full},
     field::{LEASE, Plan, play},
@@ -82,12 +83,12 @@ fn is(call: StoreCall, request: &Request<'_>) -> bool {
 }
 
 impl Backing for Database {
-    fn url(&self, through: Option<SocketAddr>) -> String {
-        self.server.url().replace(&self.at().to_string(), &through.unwrap_or(self.at()).to_string())
+    fn url(&self, through: &[SocketAddr]) -> String {
+        self.server.url().replace(&self.at().to_string(), &through[0].to_string())
     }
 
     fn wire(&self) -> Option<Wire> {
-        Some(Wire { server: self.at(), speaks: Speaks::Postgres, is })
+        Some(Wire { servers: vec![self.at()], speaks: Speaks::Postgres, is })
     }
 
     fn fates(&self) -> &'static [&'static str] {
@@ -166,6 +167,11 @@ impl Backing for Database {
 
 const PLAN: Plan = Plan { gateways: 3, rule: "", promise: SHARED, expected: SEEN };
 const FULL: Plan = Plan { promise: SHARED_FULL, expected: SEEN_FULL, ..PLAN };
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_postgres_faults_meet_the_calls_they_are_about() {
+    are_told_apart(Database::start(true).await).await;
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_postgres_storms_over_gateways_have_one_effect_per_key() {

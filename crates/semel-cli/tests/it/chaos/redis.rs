@@ -14,19 +14,24 @@ use semel_testkit::{
 
 use super::{
     backing::{Backing, StoreCall, Wire, forgotten},
-    end::{SEEN, SEEN_OPEN, SHARED},
-    fates::between,
+    calls::are_told_apart,
+    end::{SEEN, SEEN_FULL, SEEN_OPEN, SHARED},
+    fates::{between, is_told_full, until},
     field::{LEASE, Plan, play},
     storms::storms,
 };
 use semel_testkit::checker::{Fences, Promise};
 
 /// A server that keeps what it acknowledged over its own end.
-struct One(Redis);
+struct One {
+    server: Redis,
+    /// Whether somebody takes what it kept.
+    may_lose: bool,
+}
 
 impl One {
-    async fn start() -> Self {
-        Self(Redis::start(&Setup::new().keeps()).await)
+    async fn start(may_lose: bool) -> Self {
+        Self { server: Redis::start(&Setup::new().keeps()).await, may_lose }
     }
 }
 
@@ -40,71 +45,92 @@ pub(super) fn is(call: StoreCall, request: &Request<'_>) -> bool {
     match call {
         StoreCall::Claim => claims,
         StoreCall::Complete => completes,
-        StoreCall::Renew => begin.starts_with(b"*8\r\n$7\r\nEVALSHA\r\n") && !completes,
+        // So many parts have claims and completions as well.
+        StoreCall::Renew => begin.starts_with(b"*8\r\n$7\r\nEVALSHA\r\n") && !claims && !completes,
     }
 }
 
 impl Backing for One {
-    fn url(&self, through: Option<SocketAddr>) -> String {
-        through.map_or_else(|| self.0.url(), |proxy| format!("redis://{proxy}"))
+    fn url(&self, through: &[SocketAddr]) -> String {
+        format!("redis://{}", through[0])
     }
 
     fn wire(&self) -> Option<Wire> {
-        Some(Wire { server: self.0.address().parse().unwrap(), speaks: Speaks::Redis, is })
+        Some(Wire { servers: vec![self.server.address().parse().unwrap()], speaks: Speaks::Redis, is })
     }
 
     fn fates(&self) -> &'static [&'static str] {
-        &["redis killed, its data kept", "redis restarted empty", "redis paused", "redis at its memory limit"]
+        if self.may_lose {
+            &["redis restarted empty", "redis killed, its data kept"]
+        } else {
+            &["redis killed, its data kept", "redis paused", "redis at its memory limit"]
+        }
     }
 
     async fn suffer(&mut self, fate: &'static str, collector: &Collector, random: &Seeded) {
         let time = between(random, LEASE / 10, LEASE);
         match fate {
             "redis killed, its data kept" => {
-                self.0.kill();
+                self.server.kill();
                 tokio::time::sleep(time).await;
-                self.0.start_again().await;
+                self.server.start_again().await;
             }
             "redis restarted empty" => {
-                self.0.kill();
+                self.server.kill();
                 tokio::time::sleep(time).await;
                 let loss = collector.forgets(None);
-                self.0.start_empty().await;
+                self.server.start_empty().await;
                 forgotten(collector, loss, 1).await;
             }
             "redis paused" => {
-                self.0.pause();
+                self.server.pause();
                 tokio::time::sleep(time + Duration::from_millis(300)).await;
-                self.0.resume();
+                self.server.resume();
             }
             "redis at its memory limit" => {
-                self.0.tell(&["CONFIG", "SET", "maxmemory", "1"]).await;
+                let before = (self.server.refused("OOM").await, collector.told("store-full"));
+                self.server.tell(&["CONFIG", "SET", "maxmemory", "1"]).await;
+                is_told_full(collector, before.1).await;
+                assert!(self.server.refused("OOM").await > before.0, "it was the server that refused");
                 tokio::time::sleep(time).await;
-                self.0.tell(&["CONFIG", "SET", "maxmemory", "0"]).await;
+                self.server.tell(&["CONFIG", "SET", "maxmemory", "0"]).await;
             }
             other => panic!("{other}"),
         }
     }
 }
 
+const PROMISE: Promise = Promise { fences: Fences::Advisory, ..SHARED };
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_redis_faults_meet_the_calls_they_are_about() {
+    are_told_apart(One::start(false).await).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn on_redis_storms_over_gateways_have_one_effect_per_key() {
-    storms(One::start().await).await;
+    storms(One::start(false).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_redis_no_fault_doubles_anything() {
+    let plan = Plan { gateways: 3, rule: "", promise: PROMISE, expected: SEEN_FULL };
+    let report = play(One::start(false).await, &plan).await;
+    assert_eq!(report.doubles.loss, 0, "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_redis_only_what_it_forgot_runs_again() {
-    let promise = Promise { fences: Fences::Advisory, ..SHARED };
-    let report = play(One::start().await, &Plan { gateways: 3, rule: "", promise, expected: SEEN }).await;
+    let report = play(One::start(true).await, &Plan { gateways: 3, rule: "", promise: PROMISE, expected: SEEN }).await;
     assert!(report.doubles.loss > 0, "losses are seen and counted: {report}");
 }
 
 /// While the store is away each gateway runs what comes, and says so; two of them may run the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn on_redis_an_open_rule_runs_without_it_and_every_answer_says_whether_it_was_guarded() {
-    let promise = Promise { fences: Fences::Advisory, open: true, ..SHARED };
+    let promise = Promise { open: true, ..PROMISE };
     let plan = Plan { gateways: 2, rule: "on_store_error = \"open\"\n", promise, expected: SEEN_OPEN };
-    let report = play(One::start().await, &plan).await;
+    let report = play(One::start(false).await, &plan).await;
     assert!(report.unguarded > 0, "{report}");
 }
 
@@ -125,16 +151,10 @@ impl Filled {
             .set("dir", &disk.path().display().to_string());
         Self { server: Redis::start(&setup).await, disk }
     }
-
-    /// How many commands it refused because it could not write.
-    async fn refused(&self) -> u64 {
-        let count = self.server.info("errorstats", "errorstat_MISCONF").await;
-        count.strip_prefix("count=").and_then(|n| n.parse().ok()).unwrap_or(0)
-    }
 }
 
 impl Backing for Filled {
-    fn url(&self, _: Option<SocketAddr>) -> String {
+    fn url(&self, _: &[SocketAddr]) -> String {
         self.server.url()
     }
 
@@ -148,15 +168,10 @@ impl Backing for Filled {
 
     async fn suffer(&mut self, _: &'static str, collector: &Collector, random: &Seeded) {
         let told = || collector.told("store-unavailable");
-        let before = (self.refused().await, told());
+        let before = (self.server.refused("MISCONF").await, told());
         self.disk.fill();
-        for n in 0.. {
-            if self.refused().await > before.0 && told() > before.1 {
-                break;
-            }
-            assert!(n < 3_000, "it took everything: {}", self.server.process().said());
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        until("the server cannot write", async || self.server.refused("MISCONF").await > before.0 && told() > before.1)
+            .await;
         tokio::time::sleep(between(random, LEASE / 10, LEASE)).await;
         self.disk.clear();
     }
@@ -164,8 +179,7 @@ impl Backing for Filled {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_redis_a_full_disk_doubles_nothing() {
-    let promise = Promise { fences: Fences::Advisory, ..SHARED };
     let expected = &["fresh", "replayed", "store-unavailable"];
-    let report = play(Filled::start().await, &Plan { gateways: 2, rule: "", promise, expected }).await;
+    let report = play(Filled::start().await, &Plan { gateways: 2, rule: "", promise: PROMISE, expected }).await;
     assert_eq!(report.doubles.loss, 0, "{report}");
 }

@@ -181,7 +181,10 @@ impl Pump<'_> {
         for mut piece in pieces {
             let (later, stop) = match self.way {
                 Way::There => self.shared.asks(&mut talk, &mut piece),
-                Way::Back => talk.answers(&piece),
+                Way::Back => {
+                    self.shared.renamed.lock().of(&mut piece.bytes);
+                    talk.answers(&piece)
+                }
             };
             match stop {
                 Some(Lost::This(then)) => return Some(then.into()),

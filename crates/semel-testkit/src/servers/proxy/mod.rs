@@ -5,6 +5,7 @@
 
 mod connection;
 mod lens;
+mod renamed;
 mod reworded;
 mod rule;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use renamed::Renamed;
 use reworded::Rewording;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -94,6 +96,7 @@ struct Shared {
     weather: watch::Sender<Weather>,
     rules: Mutex<Vec<Rule>>,
     rewordings: Mutex<Vec<Rewording>>,
+    renamed: Mutex<Renamed>,
     /// How many bytes may still pass before the connection that brings the next one is cut.
     allowance: [Mutex<Option<u64>>; 2],
     connections: AtomicU64,
@@ -140,6 +143,7 @@ impl Proxy {
             weather: watch::Sender::new(Weather::default()),
             rules: Mutex::default(),
             rewordings: Mutex::default(),
+            renamed: Mutex::default(),
             allowance: Default::default(),
             connections: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -229,6 +233,16 @@ impl Proxy {
         let (rewording, fired) = Rewording::new(within, from, to);
         self.shared.rewordings.lock().push(rewording);
         fired
+    }
+
+    /// Where the server tells its client of `server`, as a node of a Cluster and a Sentinel do, the client reads `proxy`: so it
+    /// comes to all of them through proxies of its own, while they go on talking to each other without any. Of ports of the
+    /// loopback, on Redis. Stays until the proxy ends.
+    ///
+    /// # Panics
+    /// Where one of the ports has fewer than five digits.
+    pub fn rename(&self, server: SocketAddr, proxy: SocketAddr) {
+        self.shared.renamed.lock().add(server.port(), proxy.port());
     }
 
     /// What went through.

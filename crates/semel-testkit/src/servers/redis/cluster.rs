@@ -1,6 +1,6 @@
 //! A Cluster of three masters with a replica each.
 
-use std::{fmt::Write, fs};
+use std::{fmt::Write, fs, time::Duration};
 
 use super::{
     super::process::Looking,
@@ -80,6 +80,30 @@ impl Cluster {
         node.tell(&["CLUSTER", "INFO"]).await.field("cluster_state").as_deref() == Some("ok")
     }
 
+    /// After how long without an answer the nodes call another one down from now on; two seconds at the start. A node of a busy
+    /// machine says nothing for that long now and then: what is not to lose anything waits longer.
+    ///
+    /// # Panics
+    /// When a node refuses, or one of them does not run.
+    pub async fn down_after(&self, time: Duration) {
+        let time = time.as_millis().to_string();
+        for node in &self.nodes {
+            node.tell(&["CONFIG", "SET", "cluster-node-timeout", &time]).await;
+        }
+    }
+
+    /// How often nodes answered with this error, all in all: `MOVED`, `ASK`.
+    ///
+    /// # Panics
+    /// When a node does not answer.
+    pub async fn refused(&self, code: &str) -> u64 {
+        let mut all = 0;
+        for node in &self.nodes {
+            all += node.refused(code).await;
+        }
+        all
+    }
+
     /// Which nodes are masters now; asked of `of`, which has to run.
     ///
     /// # Panics
@@ -118,13 +142,26 @@ impl Cluster {
         said.number().and_then(|n| u16::try_from(n).ok()).expect("a slot is a small number")
     }
 
-    /// Makes a replica the master, while both work, and waits for it.
+    /// Makes a replica the master, while both work, and waits for it. Masters that have voted for another of the same pair not
+    /// long ago refuse, so it is asked for again.
     ///
     /// # Panics
     /// When that does not happen within a minute.
     pub async fn fail_over_to(&self, replica: usize) {
-        self.nodes[replica].tell(&["CLUSTER", "FAILOVER"]).await;
-        self.promoted(replica).await;
+        let (looking, node) = (Looking::begin(), &self.nodes[replica]);
+        let mut looks = 0;
+        while !self.has_taken_over(node).await {
+            // What was asked for is given up after five seconds.
+            if looks % 600 == 0 {
+                node.ask(&["CLUSTER", "FAILOVER"]).await;
+            }
+            looks += 1;
+            assert!(looking.again().await, "node {replica} did not become master");
+        }
+    }
+
+    async fn has_taken_over(&self, node: &Redis) -> bool {
+        node.info("replication", "role").await == "master" && self.calls_it_whole(node).await
     }
 
     /// Waits until a replica has taken the place of its dead master.
@@ -133,7 +170,7 @@ impl Cluster {
     /// When that does not happen within a minute.
     pub async fn promoted(&self, replica: usize) {
         let (looking, node) = (Looking::begin(), &self.nodes[replica]);
-        while node.info("replication", "role").await != "master" || !self.calls_it_whole(node).await {
+        while !self.has_taken_over(node).await {
             assert!(looking.again().await, "node {replica} did not become master");
         }
     }

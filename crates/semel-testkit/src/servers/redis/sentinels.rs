@@ -1,9 +1,16 @@
 //! A primary with two replicas, watched by three Sentinels.
 
-use std::fmt::Write;
+use std::{
+    fmt::Write,
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 use super::{
-    super::process::Looking,
+    super::{
+        process::Looking,
+        proxy::{Proxy, Speaks},
+    },
     resp::Said,
     server::{Ports, Redis, Setup},
 };
@@ -21,6 +28,8 @@ pub struct Sentinels {
     pub servers: Vec<Redis>,
     /// The Sentinels.
     pub sentinels: Vec<Redis>,
+    /// Where the first server is for the others.
+    first: u16,
 }
 
 impl Sentinels {
@@ -30,10 +39,26 @@ impl Sentinels {
     /// When one of them does not start.
     pub async fn start(setup: &Setup) -> Self {
         let primary = Redis::start(setup).await;
-        let follows = setup.clone().set("replicaof", &format!("127.0.0.1 {}", primary.port()));
+        let first = primary.port();
+        Self::around(primary, first, setup).await
+    }
+
+    /// The same, with a proxy on the way from the replicas and the Sentinels to the first primary: stalled, it is cut off from
+    /// all of them, and from nobody else. The Sentinels name the proxy where they name that server.
+    ///
+    /// # Panics
+    /// When one of them does not start.
+    pub async fn start_with_a_way(setup: &Setup) -> (Self, Proxy) {
+        let primary = Redis::start(setup).await;
+        let way = Proxy::start(at(primary.port())).await;
+        (Self::around(primary, way.port(), setup).await, way)
+    }
+
+    async fn around(primary: Redis, first: u16, setup: &Setup) -> Self {
+        let follows = setup.clone().set("replicaof", &format!("127.0.0.1 {first}"));
         let servers = vec![primary, Redis::start(&follows).await, Redis::start(&follows).await];
-        let sentinels = sentinels(servers[0].port()).await;
-        let set = Self { servers, sentinels };
+        let sentinels = sentinels(first).await;
+        let set = Self { servers, sentinels, first };
         set.settled().await;
         set
     }
@@ -41,8 +66,52 @@ impl Sentinels {
     /// `redis+sentinel://…/semel`.
     #[must_use]
     pub fn url(&self) -> String {
-        let hosts: Vec<_> = self.sentinels.iter().map(Redis::address).collect();
-        format!("redis+sentinel://{}/{PRIMARY_NAME}", hosts.join(","))
+        url(self.sentinels.iter().map(Redis::address))
+    }
+
+    /// Ways of its own for one client.
+    ///
+    /// # Panics
+    /// When the loopback has no free ports.
+    pub async fn ways(&self) -> Ways {
+        let before = async |servers: &[Redis]| {
+            let mut proxies = Vec::new();
+            for server in servers {
+                proxies.push(Proxy::speaking(Speaks::Redis, at(server.port())).await);
+            }
+            proxies
+        };
+        let (servers, sentinels) = (before(&self.servers).await, before(&self.sentinels).await);
+        for sentinel in &sentinels {
+            sentinel.rename(at(self.first), servers[0].address());
+            for (server, way) in self.servers.iter().zip(&servers) {
+                sentinel.rename(at(server.port()), way.address());
+            }
+        }
+        Ways { servers, sentinels }
+    }
+
+    /// After how long without an answer the Sentinels call the primary down from now on; a second at the start. A server of a
+    /// busy machine says nothing for that long now and then: what is not to lose anything waits longer.
+    ///
+    /// # Panics
+    /// When a Sentinel refuses.
+    pub async fn down_after(&self, time: Duration) {
+        let time = time.as_millis().to_string();
+        for sentinel in &self.sentinels {
+            sentinel.tell(&["SENTINEL", "SET", PRIMARY_NAME, "down-after-milliseconds", &time]).await;
+        }
+    }
+
+    /// Rises with each server that is promoted.
+    ///
+    /// # Panics
+    /// When the Sentinel does not answer.
+    pub async fn epoch(&self) -> u64 {
+        let said = self.sentinels[0].tell(&["SENTINEL", "MASTER", PRIMARY_NAME]).await;
+        let (fields, _) = said.list().as_chunks::<2>();
+        let epoch = fields.iter().find(|[name, _]| name.text() == "config-epoch").map(|[_, value]| value.text());
+        epoch.and_then(|epoch| epoch.parse().ok()).expect("a Sentinel tells its epoch")
     }
 
     /// Which of the servers the Sentinels call the primary.
@@ -52,7 +121,8 @@ impl Sentinels {
     pub async fn primary(&self) -> usize {
         let said = self.sentinels[0].tell(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", PRIMARY_NAME]).await;
         let port = said.list().get(1).and_then(Said::number);
-        let at = self.servers.iter().position(|s| Some(i64::from(s.port())) == port);
+        let is = |n: usize| port == Some(self.servers[n].port().into()) || n == 0 && port == Some(self.first.into());
+        let at = (0..self.servers.len()).find(|n| is(*n));
         at.unwrap_or_else(|| panic!("the Sentinels name another primary: {said:?}"))
     }
 
@@ -121,6 +191,42 @@ impl Sentinels {
         }
         true
     }
+}
+
+/// One client's own ways to the servers and the Sentinels of a set: a proxy before each. What a Sentinel tells of a server is the
+/// client's way to it.
+#[derive(Debug)]
+pub struct Ways {
+    /// In the order of the servers.
+    pub servers: Vec<Proxy>,
+    /// In the order of the Sentinels.
+    pub sentinels: Vec<Proxy>,
+}
+
+impl Ways {
+    /// `redis+sentinel://…/semel`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        url(self.sentinels.iter().map(|proxy| proxy.address().to_string()))
+    }
+
+    /// The client is left with the first server alone.
+    pub fn leave_the_first(&self) {
+        self.servers[1..].iter().chain(&self.sentinels).for_each(Proxy::stall);
+    }
+
+    /// The client reaches all of them.
+    pub fn heal(&self) {
+        self.servers.iter().chain(&self.sentinels).for_each(Proxy::heal);
+    }
+}
+
+fn at(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+fn url(sentinels: impl Iterator<Item = String>) -> String {
+    format!("redis+sentinel://{}/{PRIMARY_NAME}", sentinels.collect::<Vec<_>>().join(","))
 }
 
 /// They know of each other from the start, so that nobody waits for their greetings.

@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use super::{
     super::{Process, free_port, process::Looking},
+    monitor::Monitor,
     resp::{Said, ask},
 };
 
@@ -263,6 +264,23 @@ impl Redis {
             said.lines().find_map(|line| line.strip_prefix("master_repl_offset:")?.trim().parse::<u64>().ok());
         let replicas = said.lines().filter(|line| line.starts_with("slave") && line.contains("state=online"));
         replicas.filter(|line| number(line, "offset") >= written && written.is_some()).count()
+    }
+
+    /// Hears of every command from now on.
+    ///
+    /// # Panics
+    /// When the server does not answer.
+    pub async fn monitor(&self) -> Monitor {
+        Monitor::of(self.ports.main).await
+    }
+
+    /// How often the server answered with this error: `OOM`, `MOVED`.
+    ///
+    /// # Panics
+    /// When the server does not answer.
+    pub async fn refused(&self, code: &str) -> u64 {
+        let count = self.info("errorstats", &format!("errorstat_{code}")).await;
+        count.strip_prefix("count=").and_then(|n| n.parse().ok()).unwrap_or(0)
     }
 
     /// How often a command was carried out, scripts' own commands included.
