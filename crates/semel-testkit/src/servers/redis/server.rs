@@ -3,11 +3,12 @@
 use std::{
     ffi::OsString,
     fmt::Write,
-    fs,
+    fs, io,
     net::{Ipv4Addr, TcpListener},
     path::Path,
     process::Command,
     sync::OnceLock,
+    time::Duration,
 };
 
 use tempfile::TempDir;
@@ -18,7 +19,7 @@ use super::{
     resp::{Said, ask},
 };
 
-/// How often another port is tried where somebody took the first one meanwhile.
+/// How often another port is tried where somebody took the first one meanwhile, and a question where nobody answers it.
 const TRIES: usize = 10;
 
 /// How a server is set up. Without more it keeps nothing on disk, takes all the memory it needs, and evicts nothing.
@@ -248,7 +249,19 @@ impl Redis {
     /// # Panics
     /// When the server does not answer.
     pub async fn info(&self, section: &str, field: &str) -> String {
-        self.tell(&["INFO", section]).await.field(field).unwrap_or_default()
+        self.section(section).await.field(field).unwrap_or_default()
+    }
+
+    /// Asks again where the connection is ended: a Sentinel ends all of those of a server that it makes a replica.
+    async fn section(&self, section: &str) -> Said {
+        for _ in 1..TRIES {
+            match ask(self.ports.main, &[b"INFO", section.as_bytes()]).await {
+                Ok(said) => return said,
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => break,
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+        self.tell(&["INFO", section]).await
     }
 
     /// How many replicas have confirmed all that was written until now.
@@ -256,7 +269,7 @@ impl Redis {
     /// # Panics
     /// When the server does not answer.
     pub async fn replicas_at_hand(&self) -> usize {
-        let said = self.tell(&["INFO", "replication"]).await.text();
+        let said = self.section("replication").await.text();
         let number = |line: &str, name: &str| -> Option<u64> {
             line.split([',', ':']).find_map(|part| part.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
         };
