@@ -30,17 +30,22 @@ async fn fill(store: RedisStore, records: u64) {
     tasks.join_all().await;
 }
 
+/// One hundredth of the third, not of all. By chance a master's share lies within it in 97 of 100 sets of keys (149 records are
+/// one standard deviation); the keys are the same in every run, and so are the shares.
 #[tokio::test]
 async fn a_hundred_thousand_records_lie_a_third_on_each_of_three_masters() {
     let cluster = Cluster::start(&Setup::new()).await;
     fill(connect(&cluster.url(), "semel").await, RECORDS).await;
     let mut all = 0;
     for master in 0..3 {
-        let keys = cluster.nodes[master].tell(&["DBSIZE"]).await.number().expect("a number");
-        assert!((32_334..=34_333).contains(&keys), "master {master} holds {keys}");
-        all += keys;
+        let node = &cluster.nodes[master];
+        let keys = node.tell(&["DBSIZE"]).await.number().expect("a number");
+        let marks = node.tell(&["KEYS", "*mark*"]).await.list().len();
+        let records = u64::try_from(keys).expect("it is none below zero") - marks as u64;
+        assert!(records.abs_diff(RECORDS / 3) <= RECORDS / 300, "master {master} holds {records}");
+        all += records;
     }
-    assert_eq!(all, 100_017, "and the marks");
+    assert_eq!(all, RECORDS);
 }
 
 /// What the documentation says: 84 bytes, what core writes, the key's name, and at most 160 that the server adds.
