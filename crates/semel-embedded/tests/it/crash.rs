@@ -9,7 +9,6 @@ use std::{
     path::Path,
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
 };
 
 use semel_core::{
@@ -23,16 +22,18 @@ use crate::keys::{ask, body, done, free, now, options, quick_dir, record};
 
 const DIR: &str = "SEMEL_CRASH_DIR";
 const FIRST_KEY: &str = "SEMEL_CRASH_FIRST_KEY";
-const PROCESS: &str = "SEMEL_CRASH_PROCESS";
-const SEGMENT: &str = "SEMEL_CRASH_SEGMENT";
 
 /// Keys of one round; the next begins half as many later, so that it asks for some of the earlier ones again.
 const KEYS: u64 = 400;
 const WORKERS: u64 = 6;
 /// Rounds on one directory; what is in its journal is read twice in each.
 const ROUNDS: u64 = 10;
+/// A child is killed when it has said up to so many lines; a grant makes one to three of them.
+const MOST_LINES: u64 = 300;
 /// Directories of a test; `SEMEL_CRASH_DIRS` sets another number.
 const DIRS: u64 = 10;
+
+const FIRST_SEGMENT: &str = "journal/0000000001.log";
 
 /// What is known of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,12 +63,23 @@ impl Known {
 struct Kind {
     durability: Power,
     segment: u64,
+    /// The test, as its own child is told to run it.
+    test: &'static str,
 }
 
-const POWER: Kind = Kind { durability: Power::Power, segment: 64 << 20 };
-const PROCESS_KIND: Kind = Kind { durability: Power::Process, ..POWER };
+const POWER: Kind = Kind {
+    durability: Power::Power,
+    segment: 64 << 20,
+    test: "crash::killed_at_any_moment_with_power_durability_nothing_answered_is_lost",
+};
+const PROCESS: Kind = Kind {
+    durability: Power::Process,
+    test: "crash::killed_at_any_moment_with_process_durability_nothing_answered_is_lost",
+    ..POWER
+};
 /// Segments of a few entries: they are begun, summarised, emptied and removed all the time.
-const SMALL_SEGMENTS: Kind = Kind { segment: 2 << 10, ..POWER };
+const SMALL_SEGMENTS: Kind =
+    Kind { segment: 2 << 10, test: "crash::killed_at_any_moment_between_segments_nothing_answered_is_lost", ..POWER };
 
 #[test]
 fn killed_at_any_moment_with_power_durability_nothing_answered_is_lost() {
@@ -76,7 +88,7 @@ fn killed_at_any_moment_with_power_durability_nothing_answered_is_lost() {
 
 #[test]
 fn killed_at_any_moment_with_process_durability_nothing_answered_is_lost() {
-    rounds(1, PROCESS_KIND);
+    rounds(1, PROCESS);
 }
 
 #[test]
@@ -85,42 +97,55 @@ fn killed_at_any_moment_between_segments_nothing_answered_is_lost() {
 }
 
 fn rounds(seed: u64, kind: Kind) {
+    // The same test is the child, where its parent says so.
+    if let Ok(dir) = std::env::var(DIR) {
+        return work_until_killed(Path::new(&dir), kind);
+    }
     let dirs = std::env::var("SEMEL_CRASH_DIRS").map_or(DIRS, |n| n.parse().unwrap());
     let (mut grants, mut given_up) = (0, 0);
     for n in 0..dirs {
         let dir = quick_dir();
         grants += rounds_on_one_directory(dir.path(), n * 3 + seed, kind);
-        given_up += u32::from(!dir.path().join("journal/0000000001.log").exists());
+        given_up += u32::from(!dir.path().join(FIRST_SEGMENT).exists());
     }
-    assert!(grants > dirs * ROUNDS * 5, "only {grants} grants: the children did not get to work");
-    assert_eq!(given_up > 0, kind.segment < POWER.segment, "whether segments were given up");
+    // Not luck: each child is killed when it has said so much.
+    assert!(grants >= dirs * ROUNDS * MOST_LINES / 10, "only {grants} grants");
+    assert_eq!(u64::from(given_up), if kind.segment < POWER.segment { dirs } else { 0 }, "segments were given up");
 }
 
+/// Rounds on one directory; where segments are small, until the first one was given up.
 fn rounds_on_one_directory(dir: &Path, seed: u64, kind: Kind) -> u64 {
     let mut known = HashMap::new();
     let mut random = Random(seed);
-    let mut grants = 0;
-    for round in 0..ROUNDS {
+    let (mut grants, mut round) = (0, 0);
+    while round < ROUNDS || (kind.segment < POWER.segment && dir.join(FIRST_SEGMENT).exists() && round < 10 * ROUNDS) {
         let mut child = start(dir, round * KEYS / 2, kind);
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut lines = lines.map_while(Result::ok).filter_map(|l| l.strip_prefix("op ").map(str::to_owned));
         assert_eq!(lines.next().as_deref(), Some("ready"), "round {round}");
-        let wait = Duration::from_micros(random.next() % 25_000);
-        let killer = std::thread::spawn(move || {
-            std::thread::park_timeout(wait);
+        // What it has said by then, and what it does while that is read, differ with every machine and every run.
+        let enough = random.next() % MOST_LINES;
+        let mut said = 0;
+        if enough == 0 {
             child.kill().unwrap();
-            child.wait().unwrap();
-        });
+        }
         for line in lines {
+            said += 1;
+            if said == enough {
+                child.kill().unwrap();
+            }
             grants += u64::from(line.starts_with("granted"));
             learn(&mut known, &line);
         }
-        killer.join().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(said >= enough, "round {round}: the child ended by itself after {said} lines of {enough}");
         let store = open(dir, kind);
         for (key, known) in &known {
             let found = record(&store, *key);
             check(*key, *known, found.as_ref()).unwrap_or_else(|why| panic!("round {round}, key {key}: {why}"));
         }
+        round += 1;
     }
     grants
 }
@@ -173,30 +198,24 @@ fn byte(key: u64, fence: u64) -> u8 {
     u8::try_from((key ^ fence) % 251).unwrap()
 }
 
-fn open(dir: &Path, Kind { durability, segment }: Kind) -> EmbeddedStore {
+fn open(dir: &Path, Kind { durability, segment, .. }: Kind) -> EmbeddedStore {
     EmbeddedStore::open(dir, &Env::system(), &Options { durability, segment, ..options() }).unwrap()
 }
 
 fn start(dir: &Path, first_key: u64, kind: Kind) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "crash::the_child_works_until_it_is_killed", "--nocapture", "--test-threads=1"])
+        .args(["--exact", kind.test, "--nocapture", "--test-threads=1"])
         .env(DIR, dir)
         .env(FIRST_KEY, first_key.to_string())
-        .env(PROCESS, if kind.durability == Power::Process { "1" } else { "0" })
-        .env(SEGMENT, kind.segment.to_string())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap()
 }
 
-/// The child's side; there is nothing for it to do when nobody is there to kill it.
-#[test]
-fn the_child_works_until_it_is_killed() {
-    let Ok(dir) = std::env::var(DIR) else { return };
+/// The child's side.
+fn work_until_killed(dir: &Path, kind: Kind) {
     let first: u64 = std::env::var(FIRST_KEY).unwrap().parse().unwrap();
-    let durability = if std::env::var(PROCESS).unwrap() == "1" { Power::Process } else { Power::Power };
-    let segment = std::env::var(SEGMENT).unwrap().parse().unwrap();
-    let store = open(Path::new(&dir), Kind { durability, segment });
+    let store = open(dir, kind);
     say("ready");
     // Bounded, should the parent die: about a minute of work.
     let left = AtomicU64::new(200_000);
