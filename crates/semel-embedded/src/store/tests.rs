@@ -88,6 +88,10 @@ fn meta() -> bytes::Bytes {
 
 /// A question about key `n` by its `copy`-th owner.
 fn ask(n: u64, copy: u64) -> Ask {
+    asking(n, copy, false)
+}
+
+fn asking(n: u64, copy: u64, needs_token: bool) -> Ask {
     let mut owner = [0; 16];
     owner[..8].copy_from_slice(&n.to_be_bytes());
     owner[8..].copy_from_slice(&copy.to_be_bytes());
@@ -100,7 +104,7 @@ fn ask(n: u64, copy: u64) -> Ask {
             hold: MINUTE,
             keep: MINUTE,
             grace: Duration::ZERO,
-            needs_token: false,
+            needs_token,
             takeover: false,
             not_after: StoreTime::MAX,
             rest: Rest::write(&meta(), &Payload::Nothing),

@@ -2,11 +2,11 @@
 
 use semel_core::{
     record::StateCode,
-    store::{Filter, Resolution, Resolved, StoreAdmin, Target},
+    store::{Filter, Issued, NewToken, Resolution, Resolved, StoreAdmin, Target},
 };
 
 use super::*;
-use crate::Power;
+use crate::{Power, disk::faulty::Fault};
 
 #[test]
 fn an_answered_claim_and_completion_survive_a_power_cut() {
@@ -36,6 +36,43 @@ fn with_process_durability_a_power_cut_turns_a_completion_into_unknown_and_no_le
     assert_eq!(found(&after_kill, &ask(1, 1)).state, StateCode::Done);
     let after_cut = on(&disk.after(true), &clock, &process);
     assert_eq!(found(&after_cut, &ask(1, 1)).reads_as(after_cut.shared.now()), StateCode::Unknown);
+}
+
+fn token(n: u64) -> NewToken {
+    NewToken { identity: identity(n), ttl: MINUTE, max_life: MINUTE, rest: Rest::write(&meta(), &Payload::Nothing) }
+}
+
+/// Whoever was told of a token may come with it, whatever happened in between.
+#[test]
+fn an_issued_token_survives_a_power_cut_and_is_claimed_once() {
+    for durability in [Power::Power, Power::Process] {
+        let (disk, clock) = (Faulty::new(), Hands::at(1_000));
+        let options = Options { durability, ..options() };
+        let store = on(&disk, &clock, &options);
+        assert!(matches!(now(store.issue(&token(1))), Ok(Issued::Issued { .. })));
+        assert_eq!(disk.counts(), (1, 1), "{durability:?}: synced before its answer");
+        let disk = disk.after(true);
+        let store = on(&disk, &clock, &options);
+        let needs = |copy| asking(1, copy, true);
+        let first = claim(&store, &needs(0));
+        assert_eq!(found(&store, &needs(1)).fence, Some(first.fence()));
+        // What nobody issued is still nothing.
+        let other = now(store.claim(&asking(2, 0, true))).unwrap();
+        assert!(matches!(other, Claimed::Found { record: None, .. }), "{other:?}");
+        // The claim as well is there after the next one.
+        let store = on(&disk.after(true), &clock, &options);
+        assert_eq!(found(&store, &needs(2)).reads_as(store.shared.now()), StateCode::Unknown, "{durability:?}");
+    }
+}
+
+/// A disk that does not come to its sync: nobody has a token yet.
+#[test]
+fn a_token_is_not_told_before_its_sync() {
+    let (disk, clock) = (Faulty::new(), Hands::at(1_000));
+    let store = on(&disk, &clock, &options());
+    disk.fail(Fault::Sync, 1);
+    assert!(now(store.issue(&token(1))).is_err(), "the sync failed");
+    assert!(disk.after(true).records().is_empty(), "and a power cut leaves nothing of it");
 }
 
 #[test]
