@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, ExitStatus, Stdio},
     sync::{Arc, mpsc},
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -128,7 +129,7 @@ impl Setup {
         let said = Arc::new(Mutex::new(String::new()));
         let (tell, told) = mpsc::channel();
         let log = Arc::clone(&said);
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             for line in BufReader::new(err).lines().map_while(Result::ok) {
                 log.lock().push_str(&format!("{line}\n"));
                 if let Some(addresses) = addresses(&line) {
@@ -137,7 +138,9 @@ impl Setup {
             }
         });
         match told.recv_timeout(Duration::from_secs(30)) {
-            Ok((http, admin)) => Ok(Gateway { child, http, admin, said, _dir: Arc::clone(&self.dir) }),
+            Ok((http, admin)) => {
+                Ok(Gateway { child, http, admin, said, reader: Some(reader), _dir: Arc::clone(&self.dir) })
+            }
             Err(_) => {
                 let _ = child.kill();
                 let status = child.wait().expect("a child ends");
@@ -162,6 +165,8 @@ pub(crate) struct Gateway {
     pub(crate) http: SocketAddr,
     pub(crate) admin: SocketAddr,
     said: Arc<Mutex<String>>,
+    /// Ends with its standard error.
+    reader: Option<JoinHandle<()>>,
     /// Its directory lives as long as it does: a store whose directory is taken away rightly stops.
     _dir: Arc<tempfile::TempDir>,
 }
@@ -178,7 +183,7 @@ impl Gateway {
 
     /// Waits until it has written `words`.
     pub(crate) async fn says(&self, words: &str) {
-        for _ in 0..1_000 {
+        for _ in 0..6_000 {
             if self.said().contains(words) {
                 return;
             }
@@ -253,9 +258,17 @@ impl Gateway {
     }
 }
 
+/// Whatever a test is about, and however its gateway ended: it must not have panicked.
 impl Drop for Gateway {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+        if !std::thread::panicking() {
+            let said = self.said.lock();
+            assert!(!said.contains("panicked"), "it panicked: {said}");
+        }
     }
 }

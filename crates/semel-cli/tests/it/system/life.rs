@@ -110,25 +110,44 @@ async fn health_readiness_and_metrics_say_what_is() {
     assert_eq!(gateway.metric("semel_inflight").await, 0.0);
 }
 
+/// A rule for everything, that wants a key.
+const KEYED: &str = "[[rule]]\nname = \"all\"\nmatch = \"/*\"\nmissing = \"required\"\n";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upgrade_passes_and_is_never_guarded() {
     let upstream = Upstream::start().await;
-    let gateway = Setup::new(&upstream.url(), "memory").start();
-    let mut stream = TcpStream::connect(gateway.http).await.unwrap();
-    stream
-        .write_all(
-            b"GET /socket HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\nIdempotency-Key: k\r\n\r\n",
-        )
-        .await
-        .unwrap();
-    let answer = read(&mut stream, false).await.unwrap();
-    assert_eq!(answer.status, 101, "{answer:?}");
-    for word in ["hello", "again"] {
-        stream.write_all(word.as_bytes()).await.unwrap();
-        let mut back = [0; 5];
-        stream.read_exact(&mut back).await.unwrap();
-        assert_eq!(back, word.as_bytes());
+    let gateway = Setup::new(&upstream.url(), "memory").with(KEYED).start();
+    // With a key, with the same key once more, and without one.
+    for key in ["Idempotency-Key: k\r\n", "Idempotency-Key: k\r\n", ""] {
+        let mut stream = TcpStream::connect(gateway.http).await.unwrap();
+        let head = format!("GET /socket HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n{key}\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let answer = read(&mut stream, false).await.unwrap();
+        assert_eq!((answer.status, answer.idempotency_status()), (101, ""), "{answer:?}");
+        for word in ["hello", "again"] {
+            stream.write_all(word.as_bytes()).await.unwrap();
+            let mut back = [0; 5];
+            stream.read_exact(&mut back).await.unwrap();
+            assert_eq!(back, word.as_bytes());
+        }
     }
+    let reached = upstream.effects("k");
+    assert_eq!((reached.len(), upstream.effects("").len()), (2, 1), "each one is a connection of its own");
+    assert!(reached.iter().all(|effect| effect.header("semel-identity").is_none()), "{reached:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_offer_to_upgrade_is_no_way_around_the_guard() {
+    let upstream = Upstream::start().await;
+    let gateway = Setup::new(&upstream.url(), "memory").with(KEYED).start();
+    let offer = Ask::post("/orders").field("Connection", "Upgrade").field("Upgrade", "echo");
+    let nameless = offer.send(gateway.http).await;
+    assert_eq!((nameless.status, nameless.problem().as_str()), (400, "key-missing"), "{nameless:?}");
+    let (first, again) = (offer.clone().key("k").send(gateway.http).await, offer.key("k").send(gateway.http).await);
+    assert_eq!((first.status, first.idempotency_status()), (200, "fresh"), "{first:?}");
+    assert_eq!((again.status, again.idempotency_status()), (200, "replayed"), "{again:?}");
+    assert_eq!(upstream.count(), 1);
+    assert_eq!(upstream.effects("k")[0].header("upgrade"), None, "{:?}", upstream.effects("k"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

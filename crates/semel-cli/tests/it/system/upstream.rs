@@ -8,7 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
@@ -22,6 +22,8 @@ use tokio::{
 pub(crate) struct Effect {
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
+    /// When the service had all of it.
+    pub(crate) at: Instant,
 }
 
 impl Effect {
@@ -94,7 +96,7 @@ impl Upstream {
 
     /// Waits until something was done for a key.
     pub(crate) async fn reached(&self, key: &str) {
-        for _ in 0..1_000 {
+        for _ in 0..6_000 {
             if !self.effects(key).is_empty() {
                 return;
             }
@@ -108,7 +110,7 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
     let _ = stream.set_nodelay(true);
     let mut buffer = Vec::new();
     while let Some((head, body)) = request(&mut stream, &mut buffer).await {
-        let effect = Effect { head, body };
+        let effect = Effect { head, body, at: Instant::now() };
         let path = effect.head.split(' ').nth(1).unwrap_or("/").split('?').next().unwrap_or("/").to_owned();
         if path == "/count" {
             let count = state.all.load(Ordering::SeqCst).to_string();
@@ -136,6 +138,12 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
                 tokio::time::sleep(Duration::from_millis(number(1) as u64)).await;
                 plain(201, "Content-Type: application/json\r\n", created.as_bytes())
             }
+            // The first attempt for a key never ends; later ones end at once.
+            "hang-once" if n == 1 => {
+                // The peer's end is the only one.
+                while let Ok(1..) = stream.read(&mut [0; 64]).await {}
+                return;
+            }
             "status" => plain(number(1) as u16, "X-Kept: yes\r\n", created.as_bytes()),
             "die" => return,
             // The first attempt for a key breaks; later ones work.
@@ -157,10 +165,8 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
             "empty" => b"HTTP/1.1 204 No Content\r\nX-Kept: yes\r\n\r\n".to_vec(),
             "other" => plain(303, "Location: /orders/7?a=b\r\n", b""),
             "gzip" => plain(200, "Content-Encoding: gzip\r\nContent-Type: text/plain\r\n", GZIP),
-            "binary" => {
-                let bytes: Vec<u8> = (0..=255u8).cycle().take(10_000).collect();
-                plain(200, "Content-Type: application/octet-stream\r\n", &bytes)
-            }
+            "binary" => plain(200, "Content-Type: application/octet-stream\r\n", &every_byte(10_000)),
+            "telling" => plain(201, TELLING, created.as_bytes()),
             "big" => plain(200, "Content-Type: text/plain\r\n", &pattern(number(1))),
             "chunked" => {
                 let mut out = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-Kept: yes\r\n\r\n".to_vec();
@@ -226,6 +232,15 @@ pub(crate) const GZIP: &[u8] = &[
 pub(crate) fn pattern(n: usize) -> Vec<u8> {
     (0..n).map(|i| b'a' + u8::try_from(i * 7 % 26).unwrap()).collect()
 }
+
+/// `n` bytes, among them each that there is.
+pub(crate) fn every_byte(n: usize) -> Vec<u8> {
+    (0..=u8::MAX).cycle().take(n).collect()
+}
+
+/// Fields of an answer that are nobody's business but its caller's.
+pub(crate) const TELLING: &str = "Location: /orders/of-ann\r\nETag: \"of-ann\"\r\nX-Kept: of-ann\r\n\
+                                  Link: </of-ann>; rel=next\r\nContent-Type: application/x-of-ann\r\n";
 
 fn plain(status: u16, fields: &str, body: &[u8]) -> Vec<u8> {
     let mut out =
