@@ -51,6 +51,7 @@ impl Endpoint {
         let shop = Arc::new(Shop::default());
         let router = Router::new()
             .route("/safe", post(safe))
+            .route("/slow", post(slow))
             .route("/marked", post(marked))
             .route("/racy", post(racy))
             .route("/twice", post(twice))
@@ -143,6 +144,23 @@ async fn safe(State(shop): State<Arc<Shop>>, headers: HeaderMap, body: Bytes) ->
     answer.into_response()
 }
 
+/// How long `/slow` takes for one that runs.
+pub(crate) const SLOW: Duration = Duration::from_millis(300);
+
+/// Safe. What runs takes its time; its copies are refused meanwhile, at once.
+async fn slow(State(shop): State<Arc<Shop>>, headers: HeaderMap, body: Bytes) -> Response {
+    {
+        let mut runs = shop.runs.lock().await;
+        let run = runs.entry(key(&headers)).or_default();
+        *run += 1;
+        if *run > 1 {
+            return StatusCode::CONFLICT.into_response();
+        }
+    }
+    tokio::time::sleep(SLOW).await;
+    safe(State(shop), headers, body).await
+}
+
 /// Safe, says the same to everybody, and marks what is a replay.
 async fn marked(State(shop): State<Arc<Shop>>, headers: HeaderMap) -> Response {
     let mut kept = shop.kept.lock().await;
@@ -154,11 +172,20 @@ async fn marked(State(shop): State<Arc<Shop>>, headers: HeaderMap) -> Response {
     ([("idempotency-status", "fresh")], r#"{"ok":true}"#).into_response()
 }
 
-/// Looks, works, then keeps: all that look before the first one keeps run.
+/// How long the first copy of a key gives a second one to come.
+const COMPANY: Duration = Duration::from_secs(2);
+
+/// Looks, works, then keeps: all that look before the first one keeps run. If there is a second copy at all it comes in
+/// time, on a busy machine as well.
 async fn racy(State(shop): State<Arc<Shop>>, headers: HeaderMap, body: Bytes) -> Response {
     let found = shop.kept.lock().await.get(&key(&headers)).cloned();
     if let Some((_, answer)) = found {
         return answer.into_response();
+    }
+    *shop.runs.lock().await.entry(key(&headers)).or_default() += 1;
+    let until = tokio::time::Instant::now() + COMPANY;
+    while shop.runs.lock().await[&key(&headers)] < 2 && tokio::time::Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let answer = shop.work().await;
     shop.kept.lock().await.insert(key(&headers), (body, answer.clone()));

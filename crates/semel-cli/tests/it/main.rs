@@ -12,6 +12,7 @@ mod keys;
 mod meddler;
 mod messages;
 mod prove;
+mod prove_progress;
 mod semel;
 mod system;
 mod through;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::endpoints::{Endpoint, nobody};
+use crate::endpoints::{Endpoint, SLOW, nobody};
 use crate::semel::{Ended, command, run, run_command};
 
 const FAST: [&str; 5] = ["--json", "--concurrency=20", "--ramp=5ms", "--settle=60ms", "--timeout=5s"];
@@ -34,6 +34,30 @@ async fn a_safe_endpoint_is_safe_by_its_answers_and_by_its_count() {
         assert_eq!((check, counted.check(check).as_str()), (check, "passed"));
     }
     assert_eq!(counted.check("failure_frees"), "not_asked");
+}
+
+/// A figure of a kind of answer.
+fn figure(ended: &Ended, class: &str, name: &str) -> u64 {
+    ended.json()["classes"][class][name].as_u64().unwrap_or_else(|| panic!("{class} {name}: {ended:?}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn latencies_are_told_for_each_kind_of_answer_apart() {
+    let shop = Endpoint::start().await;
+    let ended = prove(&shop.url("/slow"), &["--rounds=3"]).await;
+    assert_eq!(result(&ended), ("safe".to_owned(), vec![Some(1); 3], 0), "{ended:?}");
+    for (class, count) in [("executed", 3), ("rejected", 3 * 19)] {
+        let [told, mean, p50, p99, max] =
+            ["count", "mean_us", "p50_us", "p99_us", "max_us"].map(|name| figure(&ended, class, name));
+        assert_eq!(told, count, "{class}: {ended:?}");
+        assert!(0 < p50 && p50 <= p99 && p99 <= max, "{class}: {ended:?}");
+        assert!(0 < mean && mean <= max, "{class}: {ended:?}");
+    }
+    // Kept to three figures, so that they may say a thousandth less.
+    let least = u64::try_from(SLOW.as_micros()).expect("it is short") * 999 / 1_000;
+    for name in ["mean_us", "p50_us", "p99_us", "max_us"] {
+        assert!(figure(&ended, "executed", name) >= least, "{name}: what runs takes {SLOW:?}: {ended:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -130,7 +154,8 @@ async fn clients_that_hang_up_do_not_hide_what_they_caused() {
     let all_gone = ["--disconnect=1", "--disconnect-within=5ms"];
     let safe = prove(&shop.url("/safe"), &[&all_gone[..], &["--count-url", &shop.url("/count")]].concat()).await;
     assert_eq!(result(&safe), ("safe".to_owned(), vec![Some(1)], 0), "{safe:?}");
-    assert!(safe.json()["classes"]["hung_up"]["count"].as_u64().unwrap() > 9, "{safe:?}");
+    // The first copy at least: it is answered later than it leaves.
+    assert!(safe.json()["classes"]["hung_up"]["count"].as_u64().unwrap() > 0, "{safe:?}");
     // No copy of the storm saw an answer: the repeat gets it.
     let by_answers = prove(&shop.url("/safe"), &all_gone).await;
     assert_eq!(result(&by_answers).0, "safe", "{by_answers:?}");
@@ -227,7 +252,7 @@ async fn a_signal_ends_the_run_with_what_was_seen() {
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     let child = command.spawn().expect("the binary was just built");
     let id = rustix::process::Pid::from_raw(child.id().try_into().unwrap()).unwrap();
-    for _ in 0..500 {
+    for _ in 0..3_000 {
         tokio::time::sleep(Duration::from_millis(20)).await;
         if shop.effects() > 2 {
             break;
