@@ -128,6 +128,19 @@ impl<B: Backing> Field<B> {
         panic!("no orders are done, and nothing has happened: {}", self.said());
     }
 
+    /// Whether all was seen that is to be seen; callers who are at it get some time for it.
+    async fn shows(&self, plan: &Plan, faults: &[&str]) -> bool {
+        for _ in 0..20 {
+            // In the middle of it only what is counted counts.
+            let report = check(&self.callers.collector, &plan.promise);
+            if report.unseen(faults, plan.expected).is_empty() {
+                return true;
+            }
+            tokio::time::sleep(LEASE / 2).await;
+        }
+        false
+    }
+
     /// What the gateways said, for a run that failed.
     fn said(&self) -> String {
         let said = |(n, node): (usize, &Node)| {
@@ -169,6 +182,9 @@ pub(super) async fn play<B: Backing>(backing: B, plan: &Plan) -> Report {
     report
 }
 
+/// How often everything happens at most, until all was seen that is to be seen.
+const MOST: usize = 4;
+
 /// The same without a verdict.
 pub(super) async fn run<B: Backing>(backing: B, plan: &Plan) -> Shown {
     let _alone = alone().await;
@@ -181,13 +197,17 @@ pub(super) async fn run<B: Backing>(backing: B, plan: &Plan) -> Shown {
     let workers = field.callers.start(&random);
     let fates = Fate::all(&field.backing);
     field.some_are_done().await;
-    for _ in 0..rounds(1) {
+    let names: Vec<_> = fates.iter().map(|fate| fate.name()).collect();
+    let mut times = 0;
+    // What meets whom is chance: it goes on until everything was seen.
+    while times < rounds(1) || (times < MOST * rounds(1) && !field.shows(plan, &names).await) {
         let mut order = fates.clone();
         shuffle(&mut order, &random);
         for fate in order {
             tokio::time::sleep(random.upto(LEASE)).await;
             field.happen(fate, &random).await;
         }
+        times += 1;
     }
     // Longer than the last fault lingers: who asks then gets every outcome there is.
     tokio::time::sleep(LEASE * 3 / 2).await;
@@ -195,7 +215,6 @@ pub(super) async fn run<B: Backing>(backing: B, plan: &Plan) -> Shown {
     workers.join_all().await;
     field.end(&random).await;
     let report = check(&field.callers.collector, &plan.promise);
-    let names: Vec<_> = fates.iter().map(|fate| fate.name()).collect();
     let unseen = report.unseen(&names, plan.expected);
     tell(&report.to_string());
     Shown { report, unseen, said: field.said(), seed }
