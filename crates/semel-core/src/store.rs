@@ -88,7 +88,10 @@ pub trait StoreAdmin: Store {
     /// Removes a record in the expected state (done, free or parked); `false` where it is in another or not there.
     fn delete<'a>(&'a self, id: &'a Identity, expected: StateCode) -> Reply<'a, bool>;
 
-    /// Removes at most `max` expired records; fewer removed than `max` means that none are left for now.
+    /// Removes at most `max` expired records, and says whether there may be [more](Purged::more): one call may look at a part
+    /// of the store only, so that it is short whatever the size, and the next goes on from there. How many it removed says
+    /// nothing about how many are left. After an error the next call may begin from the front; ends of unknowns that the
+    /// failed one came upon are told by that.
     fn purge(&self, max: usize) -> Reply<'_, Purged>;
 
     /// Keeps a line about what a person did, beside the records; as durable as they are. A store keeps at least the last

@@ -17,6 +17,7 @@ use crate::{
     reply::{Told, YES, odd},
     script::{Call, SCRIPTS},
     store::RedisStore,
+    verdict,
 };
 
 /// How many keys one SCAN looks at: a fraction of a millisecond of the server's time.
@@ -48,10 +49,11 @@ impl Position {
     }
 }
 
-/// Where the next purge goes on.
+/// Where the next purge goes on, and the servers that there were when this walk began.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     at: Position,
+    servers: Vec<String>,
 }
 
 /// A walk over the keys of all servers, from a position on.
@@ -76,6 +78,10 @@ impl Walk {
         let mut servers: Vec<_> = store.topology().masters().await?.into_iter().map(named).collect();
         servers.sort_by(|(one, _), (other, _)| one.cmp(other));
         Ok(Self { servers, pattern, at })
+    }
+
+    fn places(&self) -> Vec<String> {
+        self.servers.iter().map(|(name, _)| name.clone()).collect()
     }
 
     /// What is to be seen from here; `None` at the end.
@@ -115,25 +121,42 @@ impl Walk {
     }
 }
 
-/// What each key holds, as far as `command` reads it; nothing for a key that went or moved meanwhile.
-async fn read(
-    server: &Arc<Link>,
-    keys: &[Vec<u8>],
-    command: impl Fn(&[u8]) -> redis::Cmd,
-) -> Result<Vec<Option<Record>>, StoreError> {
-    let mut commands = Pipeline::with_capacity(keys.len());
-    for key in keys {
-        commands.add_command(command(key));
-    }
-    let answers = server.ask_all(&commands).await.map_err(Trouble::of_nothing)?;
-    let record = |value| match value {
-        Value::BulkString(bytes) if !bytes.is_empty() => Some(Record::decode(&Bytes::from(bytes))),
-        _ => None,
-    };
-    Ok(answers.into_iter().map(record).collect())
-}
-
 impl RedisStore {
+    /// What each key holds, as far as `command` reads it; nothing for a key that went meanwhile, or that is no record. What
+    /// another server has by now, since its slot moved or `server` is a master no more, is read there.
+    async fn read(
+        &self,
+        server: &Arc<Link>,
+        keys: &[Vec<u8>],
+        command: impl Fn(&[u8]) -> redis::Cmd,
+    ) -> Result<Vec<Option<Record>>, StoreError> {
+        let mut commands = Pipeline::with_capacity(keys.len());
+        for key in keys {
+            commands.add_command(command(key));
+        }
+        let answers = server.ask_all(&commands).await.map_err(Trouble::of_nothing)?;
+        let mut elsewhere = Vec::new();
+        let mut records = Vec::with_capacity(keys.len());
+        for (n, value) in answers.into_iter().enumerate() {
+            records.push(match crate::link::answer(value) {
+                Ok(Value::BulkString(bytes)) if !bytes.is_empty() => Some(Record::decode(&Bytes::from(bytes))),
+                Ok(_) => None,
+                Err(Trouble::Sent(error)) if matches!(verdict::code(&error), Some("MOVED" | "ASK")) => {
+                    elsewhere.extend(self.names().identity(&keys[n]).map(|identity| (n, self.names().key(&identity))));
+                    None
+                }
+                Err(Trouble::Sent(error)) if verdict::code(&error) == Some("WRONGTYPE") => None,
+                Err(trouble) => return Err(trouble.of_nothing()),
+            });
+        }
+        let calls: Vec<_> = elsewhere.iter().map(|(_, key)| Call { script: &SCRIPTS.get, key, args: vec![] }).collect();
+        for ((n, _), answer) in elsewhere.iter().zip(self.topology().run_all(&calls).await) {
+            records[*n] =
+                answer.and_then(Told::read).and_then(|mut told| told.record()).map_err(StoreError::of_nothing)?;
+        }
+        Ok(records)
+    }
+
     pub(crate) async fn list_page(
         &self,
         filter: &Filter,
@@ -155,7 +178,7 @@ impl RedisStore {
                     get.arg(key);
                     get
                 };
-                let records = read(&shown.server, keys, whole).await?;
+                let records = self.read(&shown.server, keys, whole).await?;
                 for (key, record) in keys.iter().zip(records) {
                     if page.entries.len() == max {
                         page.next = Some(walk.at.write());
@@ -181,50 +204,71 @@ impl RedisStore {
 
     pub(crate) async fn purge_some(&self, max: usize) -> Result<Purged, StoreError> {
         let mut sweep = self.sweep().lock().await;
-        let mut purged = Purged { removed: 0, unresolved: std::mem::take(&mut *self.untold().lock()) };
-        let mut walk = Walk::new(self, self.names().pattern(None), std::mem::take(&mut sweep.at)).await?;
+        // Whatever ends this call early, an error or its caller: the next one begins from the front.
+        let Sweep { mut at, servers } = std::mem::take(&mut *sweep);
+        let mut walk = Walk::new(self, self.names().pattern(None), Position::default()).await?;
+        let places = walk.places();
+        if places != servers {
+            // A cursor is one server's own, and keys came from one that is gone: what was looked at is no whole any more.
+            at = Position::default();
+        }
+        walk.at = at;
+        let (removed, more) = self.sweep_on(&mut walk, max).await?;
+        if more {
+            *sweep = Sweep { at: walk.at, servers: places };
+        }
+        Ok(Purged { removed, unresolved: std::mem::take(&mut *self.untold().lock()), more })
+    }
+
+    /// How many were removed, and whether the walk stopped before its end.
+    async fn sweep_on(&self, walk: &mut Walk, max: usize) -> Result<(usize, bool), StoreError> {
+        let mut removed = 0;
         for _ in 0..STEPS {
-            let Some(shown) = walk.step().await? else { break };
+            let Some(shown) = walk.step().await? else { return Ok((removed, false)) };
             let header = |key: &[u8]| {
                 let mut command = redis::cmd("GETRANGE");
                 command.arg(key).arg(0).arg(semel_core::record::HEADER_LEN - 1);
                 command
             };
-            let headers = read(&shown.server, &shown.keys, header).await?;
+            let headers = self.read(&shown.server, &shown.keys, header).await?;
             let ended = |record: &Option<Record>| record.as_ref().is_some_and(|r| !r.is_here(shown.now));
             let ended: Vec<_> = shown.keys.iter().zip(&headers).filter(|(_, r)| ended(r)).map(|(key, _)| key).collect();
-            let room = max.saturating_sub(purged.removed);
-            self.remove(&ended[..ended.len().min(room)], &mut purged).await;
+            let room = max.saturating_sub(removed);
+            removed += self.remove(&ended[..ended.len().min(room)]).await?;
             if ended.len() > room {
                 // The rest of what this step showed is for the next call.
-                sweep.at = walk.at;
-                return Ok(purged);
+                return Ok((removed, true));
             }
             if walk.go_on(shown.next) {
-                return Ok(purged);
+                return Ok((removed, false));
             }
-            sweep.at = walk.at.clone();
-            if purged.removed >= max {
-                return Ok(purged);
+            if removed >= max {
+                break;
             }
         }
-        Ok(purged)
+        Ok((removed, true))
     }
 
-    /// Removes those of `keys` that are still over when their server looks. What cannot be removed stays for another call.
-    async fn remove(&self, keys: &[&Vec<u8>], purged: &mut Purged) {
+    /// Removes those of `keys` that are still over when their server looks. Whose outcome nobody told is kept to be told,
+    /// also where this fails later on.
+    async fn remove(&self, keys: &[&Vec<u8>]) -> Result<usize, StoreError> {
         let identities: Vec<Identity> = keys.iter().filter_map(|key| self.names().identity(key)).collect();
         let keys: Vec<_> = identities.iter().map(|id| self.names().key(id)).collect();
         let calls: Vec<_> = keys.iter().map(|key| Call { script: &SCRIPTS.sweep, key, args: vec![] }).collect();
+        let (mut removed, mut failed) = (0, None);
         for (identity, answer) in identities.into_iter().zip(self.topology().run_all(&calls).await) {
-            let Ok(mut told) = answer.and_then(Told::read) else { continue };
-            if told.code == YES {
-                purged.removed += 1;
-                if matches!(told.number(), Ok(1)) {
-                    purged.unresolved.push(identity);
+            match answer.and_then(Told::read) {
+                Ok(mut told) if told.code == YES => {
+                    removed += 1;
+                    if matches!(told.number(), Ok(1)) {
+                        self.untold().lock().push(identity);
+                    }
                 }
+                Ok(_) => {}
+                Err(error) => failed = Some(error),
             }
         }
+        failed.map_or(Ok(removed), Err)
     }
 }
 

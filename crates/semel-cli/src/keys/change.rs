@@ -14,6 +14,7 @@ use super::args::{Delete, Purge, Resolve};
 use super::audit::Deed;
 use super::confirm::confirm;
 use super::find::find;
+use super::progress::Progress;
 use super::show::words;
 use super::view::View;
 use crate::exit::{Exit, Failure};
@@ -99,17 +100,32 @@ pub(super) async fn purge(store: &dyn StoreAdmin, args: &Purge) -> Result<Exit, 
     }
     Deed::new("purge", None, &args.word.reason).keep(store).await?;
     let (mut removed, mut unresolved) = (0, 0);
-    loop {
-        let purged = store.purge(PURGE).await.map_err(Failure::runtime)?;
-        removed += purged.removed;
-        unresolved += purged.unresolved.len();
-        if purged.removed < PURGE {
-            break;
+    let progress = Progress::start();
+    let ended = loop {
+        progress.tell(&format!("looking for what has ended: {}", so_far(removed, unresolved)));
+        match store.purge(PURGE).await {
+            Ok(purged) => {
+                removed += purged.removed;
+                unresolved += purged.unresolved.len();
+                if !purged.more {
+                    break Ok(());
+                }
+            }
+            Err(error) => break Err(error),
         }
+    };
+    progress.end();
+    let so_far = so_far(removed, unresolved);
+    match ended {
+        Ok(()) => done(&so_far),
+        Err(error) => Err(Failure::runtime(format!("{so_far}, and then the store failed: {error}. Run it again"))),
     }
+}
+
+fn so_far(removed: usize, unresolved: usize) -> String {
     match unresolved {
-        0 => done(&format!("{removed} removed")),
-        n => done(&format!("{removed} removed, {n} of them with an outcome that nobody ever told")),
+        0 => format!("{removed} removed"),
+        n => format!("{removed} removed, {n} of them with an outcome that nobody ever told"),
     }
 }
 

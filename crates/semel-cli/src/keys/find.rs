@@ -27,11 +27,13 @@ pub(super) async fn find(store: &dyn StoreAdmin, text: &str) -> Result<(Identity
              digits"
         )));
     }
-    let mut found = Vec::new();
+    let mut found: Vec<(Identity, Record, StoreTime)> = Vec::new();
     let mut pages = Pages::of(store, Filter::default());
     while let Some((entries, now)) = pages.next().await? {
         for entry in entries {
-            if hex(entry.identity.digest()).starts_with(&digits) {
+            // Two pages may show one record.
+            let is_new = !found.iter().any(|(identity, ..)| *identity == entry.identity);
+            if is_new && hex(entry.identity.digest()).starts_with(&digits) {
                 found.push((entry.identity, entry.record, now));
             }
         }

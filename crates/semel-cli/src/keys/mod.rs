@@ -9,6 +9,7 @@ mod export;
 mod find;
 mod list;
 mod pages;
+mod progress;
 mod show;
 mod stats;
 mod time;

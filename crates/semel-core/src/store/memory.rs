@@ -272,6 +272,7 @@ impl StoreAdmin for MemoryStore {
                 break;
             }
         }
+        purged.more = purged.removed >= max;
         StoreFuture::ready(Ok(purged))
     }
 

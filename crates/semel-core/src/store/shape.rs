@@ -367,6 +367,9 @@ pub struct Purged {
     pub removed: usize,
     /// Those among them whose outcome nobody ever told.
     pub unresolved: Vec<Identity>,
+    /// There may be more to remove: ask again. `false` says that none is left that had ended when the first of these calls
+    /// began, but for those that somebody works on.
+    pub more: bool,
 }
 
 /// One page of a listing.

@@ -75,6 +75,32 @@ async fn the_sweeper_begins_at_once() {
     assert_eq!(stage.told(), ["unknownexpired"]);
 }
 
+/// What a purge found in one look at a large store was taken for all that is left, and the rest waited for the next round.
+#[tokio::test(start_paused = true)]
+async fn the_sweeper_goes_on_while_there_is_more_and_rests_between_looks() {
+    let stage = Stage::new();
+    for n in 0..5 {
+        let call = stage.call_with(n, Policy::key().ttl(secs(60)));
+        let Begin::Granted(grant) = stage.engine.begin(call).await else { panic!("not granted") };
+        let _kept = grant.settle(Verdict::Unknown { last: None }).await;
+    }
+    after(secs(70)).await;
+    stage.told();
+    stage.store.inner().purge_slowly(secs(2), 1);
+    stage.engine.sweep(Arc::new(stage.store.clone()), secs(3_600));
+    // Two seconds of work, and 98 of rest.
+    after(secs(50)).await;
+    assert_eq!(stage.told(), ["unknownexpired"; 1]);
+    after(secs(100)).await;
+    assert_eq!(stage.told(), ["unknownexpired"; 1]);
+    after(secs(300)).await;
+    assert_eq!(stage.told(), ["unknownexpired"; 3]);
+    after(secs(100)).await;
+    assert_eq!(stage.store.count(Op::Purge), 6, "the last one said that there is no more");
+    after(secs(3_000)).await;
+    assert_eq!(stage.store.count(Op::Purge), 6);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_claim_in_the_place_of_an_unknown_that_ended_tells_of_it() {
     let stage = Stage::new();

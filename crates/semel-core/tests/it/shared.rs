@@ -33,6 +33,7 @@ pub(crate) struct Shared {
     birth: Arc<Mutex<Option<Birth>>>,
     listeners: Arc<Mutex<Vec<Weak<dyn Changes>>>>,
     away: Arc<Mutex<Vec<(Identity, Away)>>>,
+    slow_purge: Arc<Mutex<Option<(Duration, usize)>>>,
 }
 
 /// How a part of the store is away.
@@ -48,7 +49,7 @@ impl Shared {
     pub(crate) fn new(memory: MemoryStore) -> Self {
         let memory = Arc::new(memory);
         let (hook, full, birth, listeners) = (Arc::default(), Arc::default(), Arc::default(), Arc::default());
-        Self { memory, hook, full, is_far: false, birth, listeners, away: Arc::default() }
+        Self { memory, hook, full, is_far: false, birth, listeners, away: Arc::default(), slow_purge: Arc::default() }
     }
 
     pub(crate) fn far(memory: MemoryStore) -> Self {
@@ -82,6 +83,11 @@ impl Shared {
     /// From now on this record lies in a part that does not renew it.
     pub(crate) fn take_away(&self, id: Identity, how: Away) {
         self.away.lock().push((id, how));
+    }
+
+    /// From now on a purge takes that long and removes at most so many, as one that has to look for them.
+    pub(crate) fn purge_slowly(&self, takes: Duration, finds: usize) {
+        *self.slow_purge.lock() = Some((takes, finds));
     }
 
     fn away(&self, id: &Identity) -> Option<Away> {
@@ -179,7 +185,11 @@ impl StoreAdmin for Shared {
     }
 
     fn purge(&self, max: usize) -> Reply<'_, Purged> {
-        self.memory.purge(max)
+        let Some((takes, finds)) = *self.slow_purge.lock() else { return self.memory.purge(max) };
+        StoreFuture::new(async move {
+            tokio::time::sleep(takes).await;
+            self.memory.purge(max.min(finds)).await
+        })
     }
 
     fn audit<'a>(&'a self, line: &'a str) -> Reply<'a, ()> {

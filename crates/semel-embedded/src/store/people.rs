@@ -56,7 +56,8 @@ impl StoreAdmin for EmbeddedStore {
             Ok(done) => done,
             Err(e) => return StoreFuture::ready(Err(e)),
         };
-        let purged = Purged { removed, unresolved: std::mem::take(&mut *self.shared.unresolved.lock()) };
+        let unresolved = std::mem::take(&mut *self.shared.unresolved.lock());
+        let purged = Purged { removed, unresolved, more: removed >= max };
         match last {
             // The log is in order: when the last removal is written, all are.
             Some(ticket) => StoreFuture::new(async move { wait(ticket).await.map(|()| purged) }),

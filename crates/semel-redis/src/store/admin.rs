@@ -71,8 +71,8 @@ impl StoreAdmin for RedisStore {
     }
 
     /// Records end by themselves here; what stays for a week beyond its end is what nobody ever told the outcome of, so
-    /// that its end can be told. A call looks at no more than 20,000 keys and goes on from there the next time: its cost
-    /// does not grow with the store, and in a large one the end of an unknown is told hours later.
+    /// that its end can be told. A call looks at no more than 20,000 keys, says that there may be more, and goes on from
+    /// there the next time; a walk over all of them takes as many calls as there are times 20,000 keys.
     fn purge(&self, max: usize) -> Reply<'_, Purged> {
         StoreFuture::new(self.purge_some(max))
     }

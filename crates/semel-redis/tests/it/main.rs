@@ -13,6 +13,7 @@ mod lossy;
 mod marks;
 mod mutants;
 mod parts;
+mod purge;
 mod questions;
 mod recover;
 mod refusals;

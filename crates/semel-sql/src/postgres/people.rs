@@ -78,7 +78,7 @@ impl PostgresStore {
 
     async fn purged(&self, max: usize) -> Result<Purged, StoreError> {
         let rows = self.client.run(&sql::PURGE, &[Arg::Int(count(max))]).await?;
-        gone(&rows).map_err(unread)
+        gone(&rows, max).map_err(unread)
     }
 
     async fn audited_lines(&self, max: usize) -> Result<Vec<String>, StoreError> {
@@ -114,7 +114,7 @@ fn page(rows: &[PgRow], max: usize, looks_at: usize) -> sqlx::Result<Page> {
     Ok(Page { entries, next: next.map(|id| Cursor(Bytes::from(id))), now })
 }
 
-fn gone(rows: &[PgRow]) -> sqlx::Result<Purged> {
+fn gone(rows: &[PgRow], max: usize) -> sqlx::Result<Purged> {
     let removed: i64 = rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get(0)?;
     let mut unresolved = Vec::new();
     for row in rows {
@@ -122,7 +122,8 @@ fn gone(rows: &[PgRow]) -> sqlx::Result<Purged> {
         let (namespace, kind): (String, String) = (row.try_get(2)?, row.try_get(3)?);
         unresolved.extend(identity(&id, &namespace, &kind));
     }
-    Ok(Purged { removed: usize::try_from(removed).unwrap_or(0), unresolved })
+    let removed = usize::try_from(removed).unwrap_or(0);
+    Ok(Purged { removed, unresolved, more: removed >= max })
 }
 
 impl StoreAdmin for PostgresStore {

@@ -14,7 +14,7 @@ macro_rules! conformance {
                 what_ended_is_not_listed
                 only_what_is_over_is_deleted_and_only_as_expected
                 a_purge_takes_what_ended_and_nothing_else
-                a_purge_says_fewer_only_when_none_is_left
+                a_purge_says_that_there_is_no_more_only_when_none_is_left
                 the_end_of_an_unknown_is_told_once
                 what_people_did_is_kept_newest_first
                 a_working_store_says_so

@@ -70,6 +70,9 @@ bugs! {
     RestIsCutAt64KiB
     AcknowledgedBeforeWritten
     PurgeTakesTheLiving
+    PurgeDoesNothing
+    /// Looks at a part of the store and says that no more is left.
+    PurgeStopsInTheMiddle
     AbandonmentNeedsTheFence
     AttemptsAlwaysCount
 }
@@ -383,13 +386,17 @@ impl<B: Bug> StoreAdmin for Table<B> {
         let now = self.clock.now();
         let mut records = self.records.lock();
         let over = |r: &Record| !r.is_here(now) || Self::is(Wrong::PurgeTakesTheLiving);
-        let ended: Vec<_> = records.iter().filter(|(_, r)| over(r)).map(|(d, _)| *d).take(max).collect();
+        let looked_at = if Self::is(Wrong::PurgeStopsInTheMiddle) { 20 } else { usize::MAX };
+        let max = if Self::is(Wrong::PurgeDoesNothing) { 0 } else { max };
+        let ended = records.iter().take(looked_at).filter(|(_, r)| over(r)).map(|(d, _)| *d);
+        let ended: Vec<_> = ended.take(max).collect();
         let gone: Vec<_> = ended.iter().filter_map(|d| Some((*d, records.remove(d)?))).collect();
         let unresolved = |(digest, r): &([u8; 32], Record)| {
             let rest = Rest::read(&r.rest).ok().filter(|_| r.is_unresolved())?;
             Some(rest.identity(*digest))
         };
-        ready(Purged { removed: gone.len(), unresolved: gone.iter().filter_map(unresolved).collect() })
+        let more = max > 0 && gone.len() == max;
+        ready(Purged { removed: gone.len(), unresolved: gone.iter().filter_map(unresolved).collect(), more })
     }
 
     fn audit<'a>(&'a self, line: &'a str) -> Reply<'a, ()> {

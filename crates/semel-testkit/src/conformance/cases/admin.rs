@@ -1,10 +1,10 @@
 //! What people use: lists, deletion, purging, health.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use semel_core::store::{Claimed, Filter, Page};
 
-use super::{fence::purge_all, prelude::*};
+use super::prelude::*;
 
 async fn all<B: Bed>(s: &Stage<B>, filter: &Filter, page: usize) -> Vec<([u8; 32], Record)> {
     let (mut all, mut after) = (Vec::new(), None);
@@ -121,17 +121,38 @@ pub async fn only_what_is_over_is_deleted_and_only_as_expected<B: Bed>(s: &Stage
     assert!(!s.store.delete(&id(1), StateCode::Unknown).await.expect("the store works"));
 }
 
+/// Purges until the store says that there is no more: how many were removed, and whose outcome nobody told.
+pub(super) async fn purge_all<B: Bed>(s: &Stage<B>, max: usize) -> (usize, Vec<[u8; 32]>) {
+    let (mut gone, mut told) = (0, Vec::new());
+    loop {
+        let purged = s.store.purge(max).await.expect("the store works");
+        assert!(purged.removed <= max);
+        gone += purged.removed;
+        told.extend(purged.unresolved.iter().map(|identity| *identity.digest()));
+        if !purged.more {
+            return (gone, told);
+        }
+    }
+}
+
+/// A store may remove by itself what has ended, but for those whose outcome nobody told: each of these is told by somebody.
+/// So it is by them that a purge that does nothing shows on every store.
 pub async fn a_purge_takes_what_ended_and_nothing_else<B: Bed>(s: &Stage<B>) {
-    assert_eq!(purge_all(s).await, 0);
-    for n in 0..30 {
+    assert_eq!(purge_all(s, 7).await, (0, vec![]));
+    for n in 0..42 {
         let claim = s.hold(n).await;
-        stands(s.settle(&claim, done("x")).await);
+        stands(s.settle(&claim, if n < 30 { done("x") } else { nobody_knows() }).await);
     }
     let later = s.hold(100).await;
-    assert_eq!(purge_all(s).await, 0);
+    assert_eq!(purge_all(s, 7).await, (0, vec![]));
     s.advance(TTL + AFTER).await;
-    // Some may have gone by the way; none is left afterwards.
-    assert!(purge_all(s).await <= 30);
+    let (gone, mut told) = purge_all(s, 7).await;
+    assert!((12..=42).contains(&gone), "{gone} removed");
+    let mut expected: Vec<_> = (30..42).map(|n| *id(n).digest()).collect();
+    told.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(told, expected);
+    assert_eq!(purge_all(s, 7).await, (0, vec![]), "a purge said that it was done");
     if let Some(records) = s.store.health().await.expect("the store works").records {
         assert_eq!(records, 1);
     }
@@ -140,22 +161,28 @@ pub async fn a_purge_takes_what_ended_and_nothing_else<B: Bed>(s: &Stage<B>) {
 }
 
 /// A record that came and went many times leaves traces; a purge looks past them.
-pub async fn a_purge_says_fewer_only_when_none_is_left<B: Bed>(s: &Stage<B>) {
+pub async fn a_purge_says_that_there_is_no_more_only_when_none_is_left<B: Bed>(s: &Stage<B>) {
     for n in 0..200 {
-        for _ in 0..10 {
+        for _ in 0..5 {
             let claim = s.hold(n).await;
             stands(s.release(free(&claim)).await);
         }
+        s.hold(n).await;
+    }
+    // Between them are as many that stay.
+    for n in 1_000..1_200 {
+        granted(s.claim(AskFor { keep: 3 * KEEP, ..about(n) }).await);
     }
     s.advance(LEASE + HOLD + KEEP + AFTER).await;
-    let mut gone = 0;
-    while s.store.purge(1).await.expect("the store works").removed == 1 {
-        gone += 1;
-    }
-    assert!(gone <= 200);
+    let (gone, told) = purge_all(s, 3).await;
+    assert_eq!((gone, told.len()), (200, 200), "a purge said that it was done");
+    let told: BTreeSet<_> = told.into_iter().collect();
+    assert_eq!(told, (0..200).map(|n| *id(n).digest()).collect(), "one was told twice, and another never");
+    assert_eq!(purge_all(s, 1_000).await, (0, vec![]), "a purge said that it was done");
     if let Some(records) = s.store.health().await.expect("the store works").records {
-        assert_eq!(records, 0, "a purge said that it was done, after {gone}");
+        assert_eq!(records, 200, "a purge said that it was done");
     }
+    assert_eq!(how_many(s, Filter::default()).await, 200);
 }
 
 /// Nobody ever said what came of it, and now its time is over: whoever notices tells it, once.
@@ -171,13 +198,7 @@ pub async fn the_end_of_an_unknown_is_told_once<B: Bed>(s: &Stage<B>) {
         told.push(*id(3).digest());
     }
     assert!(!unresolved(s.claim(about(6)).await));
-    loop {
-        let purged = s.store.purge(2).await.expect("the store works");
-        told.extend(purged.unresolved.iter().map(|identity| *identity.digest()));
-        if purged.removed < 2 {
-            break;
-        }
-    }
+    told.extend(purge_all(s, 2).await.1);
     for n in [1, 2] {
         assert!(!unresolved(s.claim(about(n)).await), "it was told already");
     }

@@ -1,6 +1,6 @@
 //! Fences: the numbers of the grants of one record only rise.
 
-use super::prelude::*;
+use super::{admin::purge_all, prelude::*};
 
 pub async fn a_fence_follows_the_stores_clock<B: Bed>(s: &Stage<B>) {
     let before = s.now().await;
@@ -35,7 +35,7 @@ pub async fn a_fence_rises_over_expiry_purge_and_flush<B: Bed>(s: &Stage<B>) {
     fences.push(expired.fence());
     stands(s.settle(&expired, done("x")).await);
     s.advance(TTL + AFTER).await;
-    purge_all(s).await;
+    purge_all(s, 7).await;
     let purged = s.hold(1).await;
     fences.push(purged.fence());
     s.forget(1).await;
@@ -58,16 +58,4 @@ pub async fn an_expired_record_is_the_floor_of_the_next_fence<B: Bed>(s: &Stage<
     s.plant(1, &Record { fence: Some(ahead), expires_at: ended, ..s.the_record(1).await }).await;
     assert!(s.record(1).await.is_none());
     assert_eq!(s.hold(1).await.fence().get(), ahead.get() + 1);
-}
-
-pub(super) async fn purge_all<B: Bed>(s: &Stage<B>) -> usize {
-    let mut gone = 0;
-    loop {
-        let n = s.store.purge(7).await.expect("the store works").removed;
-        assert!(n <= 7);
-        gone += n;
-        if n < 7 {
-            return gone;
-        }
-    }
 }

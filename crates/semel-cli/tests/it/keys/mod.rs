@@ -1,5 +1,10 @@
 //! `semel keys` as a user meets it, on the embedded store of a gateway that has stopped.
 
+mod large;
+
+use std::path::Path;
+use std::time::Duration;
+
 use semel_core::engine::{Answer, Call, Engine, Ran, Verdict};
 use semel_core::env::Env;
 use semel_core::fingerprint::Fingerprint;
@@ -7,7 +12,7 @@ use semel_core::identity::{Display, Identity, Key, Kind, Namespace, Scope};
 use semel_core::policy::{NEVER, Policy};
 use semel_core::record::{Format, Outcome};
 use semel_gateway::config::{Bytes, Flags, StoreConfig};
-use semel_gateway::stores::{self, Opened};
+use semel_gateway::stores::Opened;
 use tempfile::TempDir;
 
 use crate::semel::{Ended, command, run_command};
@@ -22,9 +27,43 @@ struct Seeded {
 
 async fn opened(dir: &TempDir) -> Opened {
     let data = dir.path().join("semel-data");
-    let flags = Flags { data_dir: Some(data.display().to_string()), ..Flags::default() };
-    let config = StoreConfig::from_parts(None, &flags).expect("enough for a store");
-    stores::open(&config.store, None, Bytes(0), &Env::system()).await.expect("the store opens")
+    open_by(&Flags { data_dir: Some(data.display().to_string()), ..Flags::default() }).await
+}
+
+async fn store_of(url: &str) -> Opened {
+    open_by(&Flags { store: Some(url.to_owned()), ..Flags::default() }).await
+}
+
+async fn open_by(flags: &Flags) -> Opened {
+    let config = StoreConfig::from_parts(None, flags).expect("enough for a store");
+    semel_gateway::stores::open(&config.store, None, Bytes(0), &Env::system()).await.expect("the store opens")
+}
+
+fn receipt() -> Outcome {
+    Outcome::new(Format::JSON, b"".as_slice(), b"\"secret receipt\"".as_slice())
+}
+
+/// Runs something that ends so, and is kept so long.
+async fn record(
+    engine: &Engine,
+    (namespace, kind): (Namespace, Kind),
+    key: &str,
+    verdict: Verdict,
+    ttl: Duration,
+) -> Identity {
+    let key = Key::new(key, Display::Masked);
+    let id = Identity::new(engine.secret(), kind, namespace, &Scope::shared(), &key);
+    let policy = Policy::key().named("submit").ttl(ttl).unknown_ttl(ttl).build().expect("a policy");
+    let call = Call::new(id, Fingerprint::NONE, policy).shown(key.shown());
+    let answer = engine.run(call, move |_| async { Ran { value: (), verdict } }).await;
+    assert!(matches!(answer, Answer::Executed { .. }), "{answer:?}");
+    id
+}
+
+async fn semel_keys(dir: &Path, args: &[&str]) -> Ended {
+    let mut command = command(&[&["keys"], args].concat());
+    command.current_dir(dir).env("USER", "ada").stdin(std::process::Stdio::null());
+    run_command(command).await
 }
 
 async fn settle(engine: &Engine, key: &str, verdict: Verdict) -> Identity {
@@ -51,8 +90,7 @@ impl Seeded {
         let dir = TempDir::new().expect("a directory");
         let store = opened(&dir).await;
         let engine = Engine::builder(store.store.clone(), store.secret.clone()).build();
-        let outcome = Outcome::new(Format::JSON, b"".as_slice(), b"\"secret receipt\"".as_slice());
-        let done = settle_under(rule, &engine, "order-4711", Verdict::Keep(outcome)).await;
+        let done = settle_under(rule, &engine, "order-4711", Verdict::Keep(receipt())).await;
         let last = Some(last.into());
         let unknown = settle_under(rule, &engine, "order-4712", Verdict::Unknown { last }).await;
         let free = settle_under(rule, &engine, "order-4713", Verdict::Release { counts: true, answer: None }).await;
@@ -61,11 +99,7 @@ impl Seeded {
     }
 
     async fn keys(&self, args: &[&str]) -> Ended {
-        let mut all = vec!["keys"];
-        all.extend(args);
-        let mut command = command(&all);
-        command.current_dir(self.dir.path()).env("USER", "ada").stdin(std::process::Stdio::null());
-        run_command(command).await
+        semel_keys(self.dir.path(), args).await
     }
 }
 
@@ -159,6 +193,33 @@ async fn nothing_is_changed_that_nobody_confirmed() {
     let ended = seeded.keys(&["delete", &digits(&seeded.done), "-y"]).await;
     assert_eq!(ended.code, 0, "{ended:?}");
     assert_eq!(seeded.keys(&["list"]).await.err, "2 records\n");
+}
+
+/// A deed without its line in the audit is one that nobody can ask about.
+#[tokio::test]
+async fn a_deletion_and_a_purge_are_audited_before_they_are_done() {
+    let seeded = Seeded::new().await;
+    let done = digits(&seeded.done);
+    assert_eq!(seeded.keys(&["delete", &done, "--yes", "--reason", "a test order"]).await.code, 0);
+    assert_eq!(seeded.keys(&["purge", "--yes", "--reason", "nightly"]).await.code, 0);
+    let audit = seeded.keys(&["audit"]).await.out;
+    let lines: Vec<_> = audit.lines().collect();
+    let [purged, deleted] = lines[..] else { panic!("two deeds: {audit}") };
+    assert!(purged.contains("ada@") && purged.ends_with(" purge (nightly)"), "{audit}");
+    assert!(
+        deleted.contains("ada@") && deleted.ends_with(&format!(" delete {done}, which was done (a test order)")),
+        "{audit}"
+    );
+    // A line that cannot be kept is a deed that is not done.
+    let kept = seeded.dir.path().join("semel-data").join("audit.log");
+    std::fs::remove_file(&kept).expect("it is there");
+    std::fs::create_dir(&kept).expect("a folder in its place");
+    for args in [&["delete", &digits(&seeded.free), "--yes"][..], &["purge", "--yes"]] {
+        let ended = seeded.keys(args).await;
+        assert_eq!(ended.code, 3, "{ended:?}");
+        assert!(ended.err.contains("nothing was done: the store cannot keep the audit's line"), "{ended:?}");
+    }
+    assert_eq!(seeded.keys(&["show", &digits(&seeded.free)]).await.code, 0);
 }
 
 #[tokio::test]
