@@ -28,7 +28,7 @@ const SECRET: &str = "secret";
 const MANIFEST: &str = "manifest";
 /// What a person makes who goes on without a lost part of the journal.
 pub(crate) const ACCEPT: &str = "accept-loss";
-const RESERVE: &str = "reserve";
+pub(crate) const RESERVE: &str = "reserve";
 const JOURNAL: &str = "journal";
 /// A journal that was being made when a first start was interrupted. Nothing was ever answered from it, unless the manifest
 /// beside it says so.

@@ -67,6 +67,7 @@ mod audit;
 mod directory;
 mod disk;
 mod error;
+mod inspect;
 mod log;
 mod open;
 mod options;
@@ -76,5 +77,6 @@ mod space;
 mod store;
 
 pub use error::OpenError;
+pub use inspect::inspect;
 pub use options::{Options, Power};
 pub use store::EmbeddedStore;

@@ -31,6 +31,7 @@ pub(super) async fn look(config: &Config, found: &mut Vec<Checked>) -> Option<Se
             "store",
             format!("{} is not there yet: the gateway makes it at its first start", dir.display()),
         ));
+        found.extend(stores::place(&config.store).iter().map(Checked::of_store));
         return None;
     }
     match stores::open(&config.store, config.secret_file.as_ref(), Bytes(0), &Env::system()).await {
@@ -41,18 +42,22 @@ pub(super) async fn look(config: &Config, found: &mut Vec<Checked>) -> Option<Se
             opened.close();
             return Some(opened.secret);
         }
-        Err(error) => found.push(match error.holder() {
-            Some(process) => {
-                let pid = process.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
-                Checked::new(Level::Note, "store", format!("the gateway{pid} has it open"))
-                    .why("an embedded store belongs to one process, so nothing was tried on it")
-                    .fix("/readyz on the gateway's admin address says how it is")
-                    .untried()
-            }
-            None => Checked::new(Level::Error, "store", error.what())
-                .why("the gateway would not start")
-                .fix(error.cure().unwrap_or_default()),
-        }),
+        Err(error) => {
+            let checked = match error.holder() {
+                Some(process) => {
+                    found.extend(stores::place(&config.store).iter().map(Checked::of_store));
+                    let pid = process.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+                    Checked::new(Level::Note, "store", format!("the gateway{pid} has it open"))
+                        .why("an embedded store belongs to one process, so nothing was tried on it")
+                        .fix("/readyz on the gateway's admin address says how it is")
+                        .untried()
+                }
+                None => Checked::new(Level::Error, "store", error.what())
+                    .why("the gateway would not start")
+                    .fix(error.cure().unwrap_or_default()),
+            };
+            found.push(checked);
+        }
     }
     None
 }
@@ -68,7 +73,8 @@ async fn health(config: &Config, opened: &Opened, found: &mut Vec<Checked>) {
     match opened.store.health().await {
         Ok(health) if health.writable => {
             if matches!(*config.store.url, StoreUrl::Shared(_)) {
-                offset(Duration::from_micros(u64::try_from(health.now.as_micros()).unwrap_or(0)), found);
+                let here = Env::system().clock.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+                found.push(offset(Duration::from_micros(u64::try_from(health.now.as_micros()).unwrap_or(0)), here));
             }
         }
         Ok(health) => found.push(
@@ -80,18 +86,17 @@ async fn health(config: &Config, opened: &Opened, found: &mut Vec<Checked>) {
 }
 
 /// Leases are decided by the store's clock alone; but logs and certificates are not.
-fn offset(store: Duration, found: &mut Vec<Checked>) {
-    let here = Env::system().clock.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+fn offset(store: Duration, here: Duration) -> Checked {
     let apart = here.abs_diff(store);
     let level = if apart > OFFSET { Level::Warning } else { Level::Fine };
     let checked =
         Checked::new(level, "store", format!("its clock and this machine's are {} ms apart", apart.as_millis()));
-    found.push(match level {
+    match level {
         Level::Warning => checked
             .why("leases and expiry go by the store's clock alone, so nothing runs twice; a clock that leaps ends keys early")
             .fix("keep both machines on time with NTP"),
         _ => checked,
-    });
+    }
 }
 
 /// One claim, completion and replay under a key of its own.
@@ -146,5 +151,26 @@ async fn attempt(opened: &Opened) -> Result<(), String> {
         Ok(true) => Ok(()),
         Ok(false) => Err("the record of the try was gone before it was deleted".to_owned()),
         Err(error) => Err(format!("the record of the try could not be deleted: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of each store and of a clock on either side. (No server's clock but PostgreSQL's and MariaDB's can be moved.)
+    #[test]
+    fn clocks_that_are_apart_are_a_warning_with_its_cure() {
+        let here = Duration::from_secs(1_000);
+        for (apart, level) in
+            [(0, Level::Fine), (2_000, Level::Fine), (2_001, Level::Warning), (900_000, Level::Warning)]
+        {
+            let apart = Duration::from_millis(apart);
+            for store in [here + apart, here - apart] {
+                let checked = offset(store, here);
+                assert_eq!((checked.level, checked.fix.is_empty()), (level, level == Level::Fine), "{checked:?}");
+                assert!(checked.what.ends_with(&format!("are {} ms apart", apart.as_millis())), "{checked:?}");
+            }
+        }
     }
 }

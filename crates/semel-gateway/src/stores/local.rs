@@ -29,23 +29,26 @@ pub(super) fn embedded(
     largest_rest: u64,
     env: &Env,
 ) -> Result<Opened, OpenError> {
-    let built_in = Options::default();
-    let options = Options {
-        durability: match *store.durability {
-            Durability::Power => Power::Power,
-            Durability::Process => Power::Process,
-        },
-        secret: secret.clone(),
-        cache: store.cache.in_memory(),
-        max_rest: built_in.max_rest.max(largest_rest),
-        ..built_in
-    };
+    let built_in = options(store);
+    let options = Options { secret: secret.clone(), max_rest: built_in.max_rest.max(largest_rest), ..built_in };
     let store = Arc::new(EmbeddedStore::open(dir, env, &options).map_err(OpenError::Embedded)?);
     let own = store.secret().cloned();
     Ok(Opened {
         store: Arc::clone(&store) as Arc<dyn StoreAdmin>,
         secret: secret.or(own).ok_or(OpenError::NoSecret)?,
-        findings: Vec::new(),
+        findings: semel_embedded::inspect(dir, &options),
         close: Arc::new(move || store.close()),
     })
+}
+
+/// What is configured about it, but for what only its opening needs.
+pub(super) fn options(store: &Store) -> Options {
+    Options {
+        durability: match *store.durability {
+            Durability::Power => Power::Power,
+            Durability::Process => Power::Process,
+        },
+        cache: store.cache.in_memory(),
+        ..Options::default()
+    }
 }

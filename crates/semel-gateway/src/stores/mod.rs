@@ -191,6 +191,16 @@ pub async fn open(
     }
 }
 
+/// What a person should know about the place of a store that lies in a folder, without opening it: a running gateway may have it,
+/// or nobody made it yet. Nothing of other stores.
+#[must_use]
+pub fn place(store: &Store) -> Vec<Finding> {
+    match &*store.url {
+        StoreUrl::Embedded(dir) => semel_embedded::inspect(dir, &local::options(store)),
+        StoreUrl::Memory | StoreUrl::Shared(_) => Vec::new(),
+    }
+}
+
 /// The secret of a configuration without opening its store, which a running gateway may have: the configured one, or the
 /// one that an embedded store keeps in its directory. `None` where only the open store knows it.
 ///

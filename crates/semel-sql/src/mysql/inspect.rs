@@ -27,6 +27,7 @@ pub(super) async fn inspect(connection: &mut MySqlConnection, wall: SystemTime) 
     let variables = Variables::read(connection).await?;
     let mut findings = of_variables(&variables);
     findings.extend(engines(connection).await?);
+    findings.extend(indexes(connection).await?);
     findings.extend(privileges(connection).await?);
     findings.extend(replicates(connection, variables.is_mariadb()).await);
     findings.extend(clock(connection, wall).await?);
@@ -142,6 +143,42 @@ async fn engines(connection: &mut MySqlConnection) -> Result<Vec<Finding>, sqlx:
                 format!("ALTER TABLE {table} ENGINE = InnoDB"),
             ));
         }
+    }
+    Ok(findings)
+}
+
+/// What tells the first of two claims is the error of a unique index, and nothing else.
+async fn indexes(connection: &mut MySqlConnection) -> Result<Vec<Finding>, sqlx::Error> {
+    // One row for each index: whether it is unique, how many columns it has, the first one, and how much of that.
+    let sql = "SELECT CAST(TABLE_NAME AS CHAR), CAST(MAX(NON_UNIQUE) AS SIGNED), CAST(COUNT(*) AS SIGNED), \
+               CAST(MAX(CASE WHEN SEQ_IN_INDEX = 1 AND SUB_PART IS NULL THEN COLUMN_NAME END) AS CHAR) \
+               FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() \
+               AND TABLE_NAME IN ('semel_record', 'semel_mark') GROUP BY TABLE_NAME, INDEX_NAME";
+    let mut there = Vec::new();
+    for row in sqlx::raw_sql(sql).fetch_all(connection).await? {
+        let (table, column): (String, Option<String>) = (row.try_get(0)?, row.try_get(3)?);
+        let (repeats, columns): (i64, i64) = (row.try_get(1)?, row.try_get(2)?);
+        there.push((table, column.unwrap_or_default().to_ascii_lowercase(), repeats == 0 && columns == 1));
+    }
+    let mut findings = Vec::new();
+    for table in ["semel_record", "semel_mark"] {
+        if !there.iter().any(|(of, column, is_exact)| of == table && column == "id" && *is_exact) {
+            findings.push(Finding::fatal(
+                format!("no unique index on {table} (id)"),
+                "it alone tells the first of two claims: without it each is granted",
+                format!(
+                    "Stop the gateways, then ALTER TABLE {table} ADD PRIMARY KEY (id). Where that finds one id twice, keep of its \
+                     rows the one with the highest fence"
+                ),
+            ));
+        }
+    }
+    if !there.iter().any(|(of, column, _)| of == "semel_record" && column == "expires_at") {
+        findings.push(Finding::warning(
+            "no index on semel_record (expires_at)",
+            "each purge reads the whole table",
+            "CREATE INDEX semel_record_ends ON semel_record (expires_at)",
+        ));
     }
     Ok(findings)
 }

@@ -24,7 +24,13 @@ const FACTS: &str = "SELECT current_setting('server_version'), current_setting('
        ('semel_audit', 'SELECT'), ('semel_audit', 'INSERT'), ('semel_audit', 'DELETE')) AS need (t, p) \
        WHERE NOT coalesce(has_table_privilege(to_regclass(t)::oid, p), false)), \
      (SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'async'), \
-     (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))";
+     (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')), \
+     (SELECT string_agg(t || ' (' || c || ')', ', ') FROM (VALUES ('semel_record', 'id'), ('semel_mark', 'one')) AS need (t, c) \
+       WHERE NOT EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] \
+         WHERE i.indrelid = to_regclass(t)::oid AND a.attname = c AND i.indnkeyatts = 1 AND i.indisunique AND i.indisvalid \
+         AND i.indimmediate AND i.indpred IS NULL)), \
+     EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] \
+       WHERE i.indrelid = to_regclass('semel_record')::oid AND a.attname = 'expires_at' AND i.indisvalid)";
 
 /// How the store reaches its server.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +73,9 @@ struct Facts {
     denied: Option<String>,
     asynchronous: i64,
     synchronous: i64,
+    /// Tables without the unique index that tells the first from all others.
+    ambiguous: Option<String>,
+    finds_ended: bool,
 }
 
 /// Looks at everything in one statement.
@@ -87,6 +96,8 @@ pub(super) async fn inspect(connection: &mut PgConnection, way: Way<'_>) -> sqlx
         denied: row.try_get(10)?,
         asynchronous: row.try_get(11)?,
         synchronous: row.try_get(12)?,
+        ambiguous: row.try_get(13)?,
+        finds_ended: row.try_get(14)?,
     };
     let mut findings = facts.promise();
     findings.extend(facts.durable());
@@ -125,6 +136,12 @@ impl Facts {
             let cure = "ALTER TABLE semel_record SET LOGGED";
             let why = "a crash of the server empties it, and what was done would be done again";
             out.push(Finding::fatal("semel_record is an unlogged table", why, cure));
+        }
+        if let Some(ambiguous) = &self.ambiguous {
+            let why = "it alone tells the first of two claims: without it none is granted, or more than one";
+            let cure = "Stop the gateways and restore the tables with their indexes, or ALTER TABLE … ADD PRIMARY KEY (…). Where \
+                        that finds one id twice, keep of its rows the one with the highest fence";
+            out.push(Finding::fatal(format!("no unique index on {ambiguous}"), why, cure));
         }
         out
     }
@@ -168,6 +185,11 @@ impl Facts {
             let why = "leases go by the server's clock, logs by this one";
             out.push(Finding::warning(what, why, "Let both follow a time server"));
         }
+        if !self.finds_ended {
+            let cure = "CREATE INDEX CONCURRENTLY semel_record_expires_at ON semel_record (expires_at)";
+            let why = "each purge reads the whole table";
+            out.push(Finding::warning("no index on semel_record (expires_at)", why, cure));
+        }
         if way.pooled {
             let what = "a transaction pooler is before the server".to_owned();
             let why = "statements go as text, which costs the server about three times as much as prepared ones";
@@ -207,6 +229,8 @@ mod tests {
             denied: None,
             asynchronous: 0,
             synchronous: 0,
+            ambiguous: None,
+            finds_ended: true,
         }
     }
 
@@ -222,6 +246,7 @@ mod tests {
             Facts { read_only: "on".into(), ..good() },
             Facts { denied: Some("semel_record: UPDATE".into()), ..good() },
             Facts { persistence: Some("u".into()), ..good() },
+            Facts { ambiguous: Some("semel_record (id)".into()), ..good() },
         ];
         assert_eq!(worst(&good().promise()), Some(Grade::Note));
         for facts in cases {
@@ -247,6 +272,8 @@ mod tests {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let way = |pooled, listens, wall| Way { pooled, listens, wall, options: &options };
         assert!(good().manners(way(false, true, at(1))).is_empty());
+        let slow = Facts { finds_ended: false, ..good() };
+        assert_eq!(worst(&slow.manners(way(false, true, at(0)))), Some(Grade::Warning));
         assert_eq!(worst(&good().manners(way(false, true, at(3)))), Some(Grade::Warning));
         assert_eq!(worst(&good().manners(way(true, true, at(0)))), Some(Grade::Note));
         assert_eq!(worst(&good().manners(way(true, false, at(0)))), Some(Grade::Warning));

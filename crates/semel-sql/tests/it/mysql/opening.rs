@@ -99,6 +99,35 @@ async fn a_table_that_is_not_innodbs_is_refused() {
     assert!(fatal(refused(&place.url()).await).what.contains("Aria"));
 }
 
+/// Nothing but the error of a unique index tells the first claim: on a table without one each was granted, without a word.
+#[tokio::test]
+async fn a_table_whose_ids_may_repeat_is_refused() {
+    let place = Place::alone(&[]).await;
+    for (change, back) in [
+        ("ALTER TABLE semel_record DROP PRIMARY KEY", "ALTER TABLE semel_record ADD PRIMARY KEY (id)"),
+        (
+            "ALTER TABLE semel_record DROP PRIMARY KEY, ADD PRIMARY KEY (id, v)",
+            "ALTER TABLE semel_record DROP PRIMARY KEY, ADD UNIQUE KEY (id)",
+        ),
+        ("ALTER TABLE semel_mark DROP PRIMARY KEY, ADD KEY (id)", "ALTER TABLE semel_mark ADD PRIMARY KEY (id)"),
+    ] {
+        let open = place.store().await;
+        place.run(change).await;
+        let finding = fatal(refused(&place.url()).await);
+        let table = change.split(' ').nth(2).expect("the table's name");
+        assert_eq!(finding.what, format!("no unique index on {table} (id)"), "{change}");
+        assert!(finding.cure.contains("ADD PRIMARY KEY (id)"), "{finding}");
+        // Also for whoever asks a store that was opened before.
+        assert!(open.inspect().await.unwrap().contains(&finding));
+        place.run(back).await;
+        hold(&place.store().await, 1).await;
+        place.run("DELETE FROM semel_record").await;
+    }
+    place.run("DROP INDEX semel_record_ends ON semel_record").await;
+    let findings = place.store().await.inspect().await.unwrap();
+    assert!(findings.iter().any(|f| f.grade == Grade::Warning && f.what == "no index on semel_record (expires_at)"));
+}
+
 #[tokio::test]
 async fn a_user_without_the_rights_is_refused_by_name_of_what_it_lacks() {
     let place = Place::alone(&[]).await;

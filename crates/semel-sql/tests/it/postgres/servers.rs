@@ -5,7 +5,7 @@ use std::time::Duration;
 use semel_core::{
     env::Env,
     record::StateCode,
-    store::{Claimed, Did, Durability, FenceStrength, Grade, Releasing, Settled, Store},
+    store::{Claimed, Did, Durability, FenceStrength, Grade, Releasing, Settled, Store, StoreAdmin},
 };
 use semel_sql::{ConnectError, Options, PostgresStore};
 use semel_testkit::servers::{PgBouncer, Postgres};
@@ -108,6 +108,50 @@ async fn a_server_that_takes_no_writes_did_nothing() {
     let settled = patiently(async || store.settle(&claim, &done(b"x")).await).await;
     assert!(matches!(settled, Settled::Ok { restored: false }));
     assert_eq!(store.get(&id(1)).await.unwrap().record.unwrap().state, StateCode::Done);
+}
+
+/// A copy of the tables that was made without their indexes, or an index that was never finished.
+#[tokio::test]
+async fn a_table_whose_ids_may_repeat_is_refused() {
+    let server = Postgres::start().await;
+    PostgresStore::migrate(&server.url(), &Options::default()).await.unwrap();
+    let open = connect(&server.url()).await.unwrap();
+    let drop = "ALTER TABLE semel_record DROP CONSTRAINT IF EXISTS semel_record_pkey; DROP INDEX IF EXISTS other; ";
+    for (change, refused) in [
+        ("CREATE INDEX other ON semel_record (id)", "semel_record (id)"),
+        ("CREATE UNIQUE INDEX other ON semel_record (id, v)", "semel_record (id)"),
+        ("CREATE UNIQUE INDEX other ON semel_record (id) WHERE state = 1", "semel_record (id)"),
+        ("ALTER TABLE semel_record ADD CONSTRAINT semel_record_pkey PRIMARY KEY (id) DEFERRABLE", "semel_record (id)"),
+        ("CREATE UNIQUE INDEX other ON semel_record (id)", ""),
+        (
+            "ALTER TABLE semel_mark DROP CONSTRAINT semel_mark_pkey; ALTER TABLE semel_record ADD PRIMARY KEY (id)",
+            "semel_mark (one)",
+        ),
+        ("ALTER TABLE semel_mark ADD PRIMARY KEY (one); ALTER TABLE semel_record ADD PRIMARY KEY (id)", ""),
+    ] {
+        server.sql(&format!("{drop}{change}"));
+        match connect(&server.url()).await {
+            Ok(store) if refused.is_empty() => drop_all(&store).await,
+            Err(ConnectError::Refused { findings, .. }) if !refused.is_empty() => {
+                assert_eq!(findings.len(), 1, "{change}: {findings:?}");
+                assert_eq!(findings[0].what, format!("no unique index on {refused}"), "{change}");
+                assert!(findings[0].cure.contains("ADD PRIMARY KEY"), "{}", findings[0]);
+                assert!(open.inspect().await.unwrap().contains(&findings[0]));
+            }
+            other => panic!("{change}: {other:?}"),
+        }
+    }
+    server.sql("DROP INDEX semel_record_expires_at");
+    let findings = connect(&server.url()).await.unwrap().inspect().await.unwrap();
+    let slow = "no index on semel_record (expires_at)";
+    assert!(findings.iter().any(|f| f.grade == Grade::Warning && f.what == slow), "{findings:?}");
+}
+
+/// A store that works.
+async fn drop_all(store: &PostgresStore) {
+    let claim = hold(store, 1).await;
+    let _ = store.settle(&claim, &done(b"x")).await.unwrap();
+    assert!(store.delete(&id(1), StateCode::Done).await.unwrap());
 }
 
 #[tokio::test]
