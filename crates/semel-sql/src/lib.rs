@@ -20,6 +20,8 @@ pub mod postgres;
 mod record;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod url_options;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod watch;
 
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub use error::{ConnectError, Migrated, Schema};

@@ -3,7 +3,10 @@
 use sqlx::{AssertSqlSafe, Connection, Row as _, mysql::MySqlConnection};
 
 use super::server::{Door, first_row};
-use crate::{ConnectError, Migrated, Options, Schema};
+use crate::{
+    ConnectError, Migrated, Options, Schema,
+    watch::{Watch, watched, within},
+};
 
 /// Every version's file, in order. DDL commits by itself, so a file that stops in the middle leaves what it made so far, and
 /// not the row that says that it is applied: each of its statements can be repeated, and is, the next time.
@@ -28,13 +31,41 @@ pub(super) async fn migrate(url: &str, options: &Options) -> Result<Migrated, Co
     let door = Door::of(url, options.lock_timeout).map_err(|why| ConnectError::Url { why })?;
     let server = door.shown();
     let mut connection = door.open_within(options.connect_timeout).await?;
+    let other = door.open_within(options.connect_timeout).await?;
+    let patience = options.call_timeout;
+    let unreachable = |source| ConnectError::Unreachable { server: server.clone(), source };
+    let session = within(patience, session(&mut connection)).await.map_err(unreachable)?;
+    let mut watch = Sessions { connection: other, watched: session };
+    let applied = watched(apply(&mut connection), &mut watch, patience).await;
     // The lock ends with the session, whatever happens.
-    let applied = apply(&mut connection).await;
-    let _closed = connection.close().await;
-    let migrated = applied.map_err(|source| ConnectError::Unreachable { server: server.clone(), source })?;
+    for connection in [connection, watch.connection] {
+        let _closed = within(patience, connection.close()).await;
+    }
+    let migrated = applied.map_err(unreachable)?;
     match Schema::of(Some(migrated.to), VERSION) {
         Some(schema) => Err(ConnectError::Schema { server, schema }),
         None => Ok(migrated),
+    }
+}
+
+async fn session(connection: &mut MySqlConnection) -> Result<u64, sqlx::Error> {
+    first_row(connection, "SELECT CONNECTION_ID()").await?.ok_or(sqlx::Error::RowNotFound)?.try_get(0)
+}
+
+/// Looks at a session from another one. Those of one's own user everybody may see.
+struct Sessions {
+    connection: MySqlConnection,
+    watched: u64,
+}
+
+impl Watch for Sessions {
+    async fn is_at_work(&mut self) -> Result<bool, sqlx::Error> {
+        let sql = format!(
+            "SELECT CAST(COUNT(*) AS SIGNED) FROM information_schema.PROCESSLIST WHERE ID = {} AND COMMAND <> 'Sleep'",
+            self.watched
+        );
+        let row = first_row(&mut self.connection, AssertSqlSafe(sql)).await?.ok_or(sqlx::Error::RowNotFound)?;
+        Ok(row.try_get::<i64, _>(0)? > 0)
     }
 }
 

@@ -78,7 +78,8 @@ pub(super) async fn is_pooled(one: &mut PgConnection, other: &mut PgConnection) 
     Ok(moved)
 }
 
-async fn session(connection: &mut PgConnection) -> sqlx::Result<i32> {
+/// The server's own number of a session.
+pub(super) async fn session(connection: &mut PgConnection) -> sqlx::Result<i32> {
     let rows: Vec<PgRow> = sqlx::raw_sql("SELECT pg_backend_pid()").fetch_all(connection).await?;
     rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get(0)
 }

@@ -1,14 +1,15 @@
 //! Migrations, and what is looked at before a store is opened.
 
-use std::sync::Arc;
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use semel_core::{
     env::Env,
     identity::{MarkError, Secret},
     store::{Durability, Finding, Grade, Store},
 };
-use semel_sql::{ConnectError, MySqlStore, Options, Schema};
-use semel_testkit::servers::MariaDb;
+use semel_sql::{ConnectError, Migrated, MySqlStore, Options, Schema};
+use semel_testkit::servers::{MariaDb, proxy::Proxy};
+use sqlx::{Connection, mysql::MySqlConnection};
 
 use super::{
     calls::{hold, id_under},
@@ -66,6 +67,59 @@ async fn a_migration_that_stopped_in_the_middle_is_finished_by_the_next() {
         assert_eq!((migrated.from, migrated.to), (u32::from(whole), 1));
         hold(&place.store().await, 1).await;
     }
+}
+
+/// A server that stopped answering in the middle was waited for without an end.
+#[tokio::test]
+async fn a_migration_gives_up_a_server_that_hangs() {
+    let place = Place::blank(MariaDb::shared().await).await;
+    let mut other = MySqlConnection::connect(&place.url()).await.unwrap();
+    let lock = "SELECT GET_LOCK(CONCAT('semel_migrate_', LEFT(SHA1(DATABASE()), 40)), 60)";
+    sqlx::raw_sql(lock).fetch_all(&mut other).await.unwrap();
+    let port = place.server.port();
+    let proxy = Proxy::start((Ipv4Addr::LOCALHOST, port).into()).await;
+    let url = place.url().replace(&port.to_string(), &proxy.port().to_string());
+    let migrating = async {
+        let options = Options { call_timeout: Duration::from_secs(5), ..Options::default() };
+        MySqlStore::migrate(&url, &options).await
+    };
+    let hanging = async {
+        let waiting = "SELECT CAST(COUNT(*) AS CHAR) FROM information_schema.PROCESSLIST WHERE STATE = 'User lock' AND DB = DATABASE()";
+        for _ in 0..3_000 {
+            if place.number(waiting).await == 1 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(place.number(waiting).await, 1, "no migration waits");
+        proxy.stall();
+    };
+    let (ended, ()) = tokio::join!(tokio::time::timeout(Duration::from_secs(300), migrating), hanging);
+    let error = ended.expect("it gives up").unwrap_err();
+    assert!(error.is_temporary() && error.refused().is_none(), "{error}");
+    assert!(error.to_string().contains("the server does not answer any more"), "{error}");
+    // The lock was its session's.
+    drop(proxy);
+    other.close().await.unwrap();
+    let migrated = MySqlStore::migrate(&place.url(), &Options::default()).await.unwrap();
+    assert_eq!(migrated, Migrated { from: 0, to: 1 });
+}
+
+/// What takes longer than a call may take is waited for, as long as the server is at it.
+#[tokio::test]
+async fn a_migration_that_takes_longer_than_a_call_is_not_given_up() {
+    let place = Place::blank(MariaDb::shared().await).await;
+    let mut other = MySqlConnection::connect(&place.url()).await.unwrap();
+    let lock = "SELECT GET_LOCK(CONCAT('semel_migrate_', LEFT(SHA1(DATABASE()), 40)), 60)";
+    sqlx::raw_sql(lock).fetch_all(&mut other).await.unwrap();
+    let url = place.url();
+    let later = async {
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        other.close().await.unwrap();
+    };
+    let options = Options { call_timeout: Duration::from_secs(60), ..Options::default() };
+    let (migrated, ()) = tokio::join!(MySqlStore::migrate(&url, &options), later);
+    assert_eq!(migrated.unwrap(), Migrated { from: 0, to: 1 });
 }
 
 #[tokio::test]

@@ -1,8 +1,11 @@
 //! Tables: made, found, refused.
 
+use std::{net::Ipv4Addr, time::Duration};
+
 use semel_core::env::Env;
 use semel_sql::{ConnectError, Migrated, Options, PostgresStore, Schema};
-use semel_testkit::servers::Postgres;
+use semel_testkit::servers::{Postgres, proxy::Proxy};
+use sqlx::{Connection, PgConnection};
 
 use super::asking::hold;
 
@@ -37,6 +40,74 @@ async fn tables_are_made_once_and_later_ones_are_refused() {
     assert_eq!(schema(&url).await, Schema::Newer { found: 7, known: 1 });
     let refused = PostgresStore::migrate(&url, &options).await.unwrap_err();
     assert!(matches!(refused, ConnectError::Schema { schema: Schema::Newer { .. }, .. }), "{refused}");
+}
+
+/// A session that holds the lock of migrations until it is told to end.
+async fn in_the_way(server: &Postgres) -> PgConnection {
+    let mut other = PgConnection::connect(&server.url()).await.unwrap();
+    sqlx::raw_sql("BEGIN; SELECT pg_advisory_xact_lock(5355210573)").execute(&mut other).await.unwrap();
+    other
+}
+
+/// Until a migration waits for that lock.
+async fn waits(server: &Postgres) {
+    let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+    for _ in 0..3_000 {
+        if server.sql(waiting) == "1" {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("no migration waits");
+}
+
+/// A server that stopped answering in the middle was waited for without an end.
+#[tokio::test]
+async fn a_migration_gives_up_a_server_that_hangs() {
+    let server = Postgres::start().await;
+    let other = in_the_way(&server).await;
+    let proxy = Proxy::start((Ipv4Addr::LOCALHOST, server.port()).into()).await;
+    let url = format!("postgres://postgres@127.0.0.1:{}/postgres", proxy.port());
+    let migrating = async {
+        let options = Options { call_timeout: Duration::from_secs(5), ..Options::default() };
+        PostgresStore::migrate(&url, &options).await
+    };
+    let hanging = async {
+        waits(&server).await;
+        proxy.stall();
+    };
+    let (ended, ()) = tokio::join!(tokio::time::timeout(Duration::from_secs(300), migrating), hanging);
+    let error = ended.expect("it gives up").unwrap_err();
+    assert!(error.is_temporary() && error.refused().is_none(), "{error}");
+    assert!(error.to_string().contains("the server does not answer any more"), "{error}");
+    drop((proxy, other));
+    let migrated = PostgresStore::migrate(&server.url(), &Options::default()).await.unwrap();
+    assert_eq!(migrated, Migrated { from: 0, to: 1 });
+}
+
+/// What takes longer than a call may take is waited for, as long as the server is at it.
+#[tokio::test]
+async fn a_migration_that_takes_longer_than_a_call_is_not_given_up() {
+    let server = Postgres::start().await;
+    let other = in_the_way(&server).await;
+    let options = Options { call_timeout: Duration::from_secs(60), ..Options::default() };
+    let later = async {
+        waits(&server).await;
+        // Until it was looked after several times.
+        let looks =
+            "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle' AND query LIKE '%pg_stat_activity WHERE pid%'";
+        for _ in 0..3_000 {
+            if server.sql(looks) == "1" {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        other.close().await.unwrap();
+    };
+    let url = server.url();
+    let (migrated, ()) = tokio::join!(PostgresStore::migrate(&url, &options), later);
+    assert_eq!(migrated.unwrap(), Migrated { from: 0, to: 1 });
 }
 
 /// What `semel migrate --print` shows is what people can run by hand.
