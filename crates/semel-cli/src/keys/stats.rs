@@ -54,13 +54,17 @@ struct Again {
     outlived_bytes: u64,
 }
 
+/// Which part of the histogram a record counts for that lives so long yet.
+fn bucket(left: Duration) -> usize {
+    LEFT.iter().position(|(end, _)| left < *end).unwrap_or(LEFT.len())
+}
+
 impl Group {
     fn add(&mut self, entry: &Entry, now: StoreTime) {
         self.records += 1;
         self.bytes += (HEADER_LEN + entry.record.rest.len()) as u64;
         let left = entry.record.expires_at.since(now);
-        let bucket = LEFT.iter().position(|(end, _)| left < *end).unwrap_or(LEFT.len());
-        self.ends_in[bucket] += 1;
+        self.ends_in[bucket(left)] += 1;
         if let Some(again) = &mut self.again {
             again.add(entry, now);
         }
@@ -204,4 +208,33 @@ fn ends(group: &Group) -> String {
     let parts = names.zip(group.ends_in).filter(|(_, n)| *n > 0);
     let glued = |part: String| part.replace(' ', &GLUE.to_string());
     parts.map(|(name, n)| glued(format!("{name}: {n}"))).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_counts_for_the_first_bound_that_it_ends_before() {
+        let just_before = Duration::from_micros(1);
+        for (n, (bound, name)) in LEFT.iter().enumerate() {
+            assert_eq!((bucket(*bound - just_before), bucket(*bound)), (n, n + 1), "{name}");
+        }
+        assert_eq!((bucket(Duration::ZERO), bucket(Duration::MAX)), (0, LEFT.len()));
+    }
+
+    #[test]
+    fn a_sum_adds_records_bytes_and_each_part_of_the_histogram() {
+        let one = Group { records: 2, bytes: 300, ends_in: [1, 0, 0, 0, 0, 0, 1], again: None };
+        let other = Group { records: 3, bytes: 40, ends_in: [0, 2, 0, 0, 0, 0, 1], again: None };
+        let groups = BTreeMap::from([("a".to_owned(), one), ("b".to_owned(), other)]);
+        let text = table(By::Namespace, &groups, Look::plain(100));
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[1], ["a", "2", "300", "B", "under", "1min:", "1,", "later:", "1"], "{text}");
+        assert_eq!(
+            rows[3],
+            ["all", "5", "340", "B", "under", "1min:", "1,", "under", "10min:", "2,", "later:", "2"],
+            "{text}"
+        );
+    }
 }

@@ -1,10 +1,15 @@
 //! `semel doctor` as a user meets it.
 
+use semel_testkit::servers::SmallDisk;
 use semel_testkit::servers::redis::{Redis, Setup};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::endpoints::Endpoint;
-use crate::semel::{Ended, command, run_command};
+use crate::semel::{Ended, command, run, run_command};
+use crate::shared::{Shared, on_every_store};
+use crate::system::gateway::Setup as GatewaySetup;
+use crate::through::flat;
 
 async fn doctor(dir: &TempDir, args: &[&str]) -> Ended {
     let mut all = vec!["doctor"];
@@ -50,6 +55,7 @@ async fn looking_makes_no_store() {
     file(&dir, &upstream.url(""), "embedded:data");
     let ended = doctor(&dir, &[]).await;
     assert!(ended.out.contains("data is not there yet"), "{}", ended.out);
+    assert!(flat(&ended.out).contains(&format!("{}/data holds 0 B, and ", dir.path().display())), "{}", ended.out);
     assert!(!dir.path().join("data").exists());
 }
 
@@ -75,4 +81,110 @@ async fn a_file_with_mistakes_is_told_and_nothing_is_tried() {
     assert_eq!(ended.code, 1, "{ended:?}");
     assert!(ended.out.contains("error   file line 2: `store.url` is no store: `disk`"), "{}", ended.out);
     assert!(!ended.out.contains("Six questions"), "{}", ended.out);
+}
+
+on_every_store! {
+    a_round_trip_is_made_and_leaves_nothing_behind
+}
+
+/// What a look at a store found.
+async fn found(store: &str) -> (i32, Vec<Value>) {
+    let (dir, upstream) = (TempDir::new().expect("a directory"), Endpoint::start().await);
+    file(&dir, &upstream.url(""), store);
+    let ended = doctor(&dir, &["--json"]).await;
+    let all = ended.json()["findings"].as_array().expect("findings").clone();
+    (ended.code, all.into_iter().filter(|found| found["about"] == "store").collect())
+}
+
+fn words<'f>(found: &'f Value, field: &str) -> &'f str {
+    found[field].as_str().unwrap_or_default()
+}
+
+async fn a_round_trip_is_made_and_leaves_nothing_behind(server: &Shared) {
+    let (_, found) = found(&server.url()).await;
+    let says = |what: &str| found.iter().any(|found| words(found, "what").contains(what));
+    assert!(says("claim, completion and replay work"), "{found:?}");
+    assert!(says(" store answers and keeps "), "{found:?}");
+    assert!(says("its clock and this machine's are "), "{found:?}");
+    assert!(found.iter().all(|found| found["level"] != "error"), "{found:?}");
+    let list = run(&["keys", "list", "--store", &server.url()]).await;
+    assert_eq!((list.code, list.err.as_str()), (0, "no records\n"), "{list:?}");
+}
+
+/// A server whose clock is an hour ahead, for whoever asks it in this way.
+async fn an_hour_apart(url: &str) {
+    let (code, found) = found(url).await;
+    let apart =
+        found.iter().find(|found| words(found, "what").starts_with("its clock and this machine's are ")).expect("one");
+    let ms = words(apart, "what").split(' ').find_map(|word| word.parse::<u64>().ok()).expect("how far");
+    assert!((3_500_000..=3_700_000).contains(&ms), "{apart}");
+    assert_eq!((code, words(apart, "level")), (1, "warning"), "{apart}");
+    assert!(words(apart, "why").contains("a clock that leaps ends keys early"), "{apart}");
+    assert_eq!(words(apart, "fix"), "keep both machines on time with NTP");
+    assert!(found.iter().any(|found| words(found, "what").contains("claim, completion and replay work")), "{found:?}");
+}
+
+#[tokio::test]
+async fn the_clock_of_a_postgres_that_is_apart_is_a_warning() {
+    let server = Shared::postgres().await;
+    server.sql(
+        "CREATE SCHEMA ahead; CREATE FUNCTION ahead.statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE \
+         AS $$ SELECT pg_catalog.statement_timestamp() + interval '1 hour' $$",
+    );
+    an_hour_apart(&format!("{}?options[search_path]=ahead,pg_catalog,public", server.url())).await;
+}
+
+#[tokio::test]
+async fn the_clock_of_a_mariadb_that_is_apart_is_a_warning() {
+    let server = Shared::mariadb().await;
+    // What is done at the beginning of each session, but for those of administrators.
+    server.sql("CREATE USER gateway; GRANT ALL ON semel.* TO gateway");
+    server.sql("SET GLOBAL init_connect = 'SET timestamp = UNIX_TIMESTAMP() + 3600'");
+    an_hour_apart(&server.url().replace("root@", "gateway@")).await;
+}
+
+/// Without it two claims of one key are both granted, or none.
+#[tokio::test]
+async fn a_table_without_its_unique_index_is_an_error_and_refuses_the_start() {
+    for (server, change) in [
+        (Shared::postgres().await, "ALTER TABLE semel_record DROP CONSTRAINT semel_record_pkey"),
+        (Shared::mariadb().await, "ALTER TABLE semel.semel_record DROP PRIMARY KEY"),
+    ] {
+        server.sql(change);
+        let (code, found) = found(&server.url()).await;
+        let error = found.iter().find(|found| found["level"] == "error").expect("one");
+        assert_eq!(code, 1);
+        let what = flat(words(error, "what"));
+        assert!(what.contains("no unique index on semel_record (id)") && what.contains("ADD PRIMARY KEY"), "{what}");
+        let said = match GatewaySetup::new("http://127.0.0.1:9", &server.url()).try_start() {
+            Ok(_) => panic!("it started"),
+            Err(said) => said,
+        };
+        assert!(said.contains("no unique index on semel_record (id)"), "{said}");
+    }
+}
+
+/// A folder in memory, nearly full: what is there, what comes of it, and what to do.
+#[tokio::test]
+async fn the_disk_of_an_embedded_store_is_told_in_words() {
+    let (dir, upstream, disk) = (TempDir::new().expect("a directory"), Endpoint::start().await, SmallDisk::mount(120));
+    let data = disk.path().join("data");
+    file(&dir, &upstream.url(""), &format!("embedded:{}", data.display()));
+    let ended = doctor(&dir, &[]).await;
+    let said = flat(&ended.out);
+    assert_eq!(ended.code, 1, "{said}");
+    assert!(
+        said.contains(&format!("warning store: {} holds 0 B, and 120.0 MiB are free there", data.display())),
+        "{said}"
+    );
+    assert!(said.contains("why: with less than 160.0 MiB new keys are refused (503 store-full)"), "{said}");
+    assert!(said.contains(&format!("warning store: {} lies in memory (tmpfs)", data.display())), "{said}");
+    assert!(!data.exists(), "looking made a store");
+
+    let gateway = GatewaySetup::new(&upstream.url(""), "embedded").data(disk.path()).start();
+    gateway.says("lies in memory (tmpfs)").await;
+    let ended = doctor(&dir, &[]).await;
+    let said = flat(&ended.out);
+    assert!(said.contains("has it open") && said.contains(&format!("{} holds ", data.display())), "{said}");
+    assert!(said.contains("lies in memory (tmpfs)"), "{said}");
 }

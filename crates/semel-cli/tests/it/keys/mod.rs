@@ -1,6 +1,8 @@
-//! `semel keys` as a user meets it, on the embedded store of a gateway that has stopped.
+//! `semel keys` as a user meets it, on the embedded store of a gateway that has stopped; under `stores` on those that gateways
+//! share.
 
 mod large;
+mod stores;
 
 use std::path::Path;
 use std::time::Duration;
