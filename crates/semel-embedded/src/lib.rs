@@ -47,7 +47,7 @@
 //! | duplicate of a record in flight, or finished lately | none, no allocation for the future |
 //! | duplicate of an older record | one read, on the caller's thread, under the lock of its shard |
 //! | renew, wait | none |
-//! | list | one read for each record that it shows |
+//! | list | one read for each record that it shows; and a look through one share's index, which grows by the table |
 //! | purge | one read for 256 records that ended in an older segment, nothing is written |
 //!
 //! *On disk* a request takes its claim and its outcome, each with 132 bytes more; claims are given up with their segment. In
