@@ -331,10 +331,13 @@ impl<'a> Story<'a> {
 
     fn outcomes_stand(&self, promise: &Promise, trouble: &Trouble, report: &mut Report) {
         let Some((known_at, known)) = self.first_outcome() else { return };
-        let question = self.effects.iter().find(|(_, e)| e.value == known).map(|(_, e)| e.question.as_str());
+        let effect = self.effects.iter().find(|(_, e)| e.value == known);
+        let question = effect.map(|(_, e)| e.question.as_str());
+        // A process tells what it has in memory, also of a claim that was lost before the outcome could be recorded.
+        let since = effect.map_or(known_at, |(place, _)| known_at.min(*place));
         for (call, visit) in &self.visits {
             let Some((told_at, told, label)) = visit.told else { continue };
-            if visit.asked_at < known_at || self.is_forgotten_between(known_at, told_at) {
+            if visit.asked_at < known_at || self.is_forgotten_between(since, told_at) {
                 continue;
             }
             let right = match told {

@@ -126,6 +126,22 @@ fn a_store_that_forgot_allows_one_more_life_and_counts_it() {
     }
 }
 
+/// Its process told of the outcome before it could record it, and stood still; another one claimed what was lost.
+#[test]
+fn an_outcome_that_was_told_before_it_was_recorded_stands_as_far_as_the_record_did() {
+    let h = history();
+    let first = h.asks();
+    h.0.effect(effect("a", 1));
+    h.0.forgot(None);
+    h.call(replayed("a"));
+    let second = h.asks();
+    h.call(Told::Refused);
+    h.0.effect(effect("b", 2));
+    h.hears(second, fresh("b"));
+    h.hears(first, Told::Unclear);
+    assert_eq!(h.is_clean(&STRICT).doubles.loss, 1);
+}
+
 #[test]
 fn a_loss_of_another_identity_or_before_the_first_call_allows_nothing() {
     let h = history();

@@ -41,6 +41,8 @@ struct Table {
     next: u64,
     all: BTreeMap<u64, Task>,
     ready: Vec<u64>,
+    /// Those that would be ready if their machine was not paused.
+    held: Vec<u64>,
 }
 
 struct Task {
@@ -82,7 +84,8 @@ impl Sim {
     /// A new machine.
     #[must_use]
     pub fn node(&self) -> Node {
-        Node { world: Arc::downgrade(&self.0), is_alive: Arc::new(AtomicBool::new(true)) }
+        let (is_alive, is_paused) = (Arc::new(AtomicBool::new(true)), Arc::default());
+        Node { world: Arc::downgrade(&self.0), is_alive, is_paused }
     }
 
     /// What runs on `node` sees this.
@@ -101,6 +104,25 @@ impl Sim {
         };
         // Outside the lock: what is dropped may want to start tasks, which a dead node refuses.
         drop(gone);
+    }
+
+    /// The machine stands still: none of its tasks goes on, while time does, and what it has sent is on its way.
+    pub fn pause(&self, node: &Node) {
+        node.is_paused.store(true, Ordering::SeqCst);
+    }
+
+    /// It goes on: all that became ready meanwhile is ready at once, in no order.
+    pub fn resume(&self, node: &Node) {
+        node.is_paused.store(false, Ordering::SeqCst);
+        let mut tasks = self.0.tasks.lock();
+        let Table { all, ready, held, .. } = &mut *tasks;
+        held.retain(|id| {
+            let stays = all.get(id).is_some_and(|task| !task.node.is(node));
+            if !stays {
+                ready.push(*id);
+            }
+            stays
+        });
     }
 
     /// Runs until `done`.
@@ -134,6 +156,10 @@ impl Sim {
                 let at = self.0.random.below(tasks.ready.len() as u64);
                 let id = tasks.ready.swap_remove(usize::try_from(at).unwrap_or(0));
                 let Some(task) = tasks.all.get_mut(&id) else { continue };
+                if task.node.is_paused.load(Ordering::SeqCst) {
+                    tasks.held.push(id);
+                    continue;
+                }
                 task.is_ready = false;
                 if let Some(future) = task.future.take() {
                     break (id, future);
@@ -168,6 +194,7 @@ impl fmt::Debug for Sim {
 pub struct Node {
     world: Weak<World>,
     is_alive: Arc<AtomicBool>,
+    is_paused: Arc<AtomicBool>,
 }
 
 impl Node {
