@@ -20,3 +20,4 @@ mod postgres;
 mod redis;
 mod sentinel;
 mod storms;
+mod told;
