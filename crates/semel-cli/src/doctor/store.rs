@@ -36,7 +36,7 @@ pub(super) async fn look(config: &Config, found: &mut Vec<Checked>) -> Option<Se
     }
     match stores::open(&config.store, config.secret_file.as_ref(), Bytes(0), &Env::system()).await {
         Ok(opened) => {
-            found.extend(opened.findings.iter().map(Checked::of_store));
+            found.extend(opened.findings_for(config).iter().map(Checked::of_store));
             health(config, &opened, found).await;
             run(&opened, found).await;
             opened.close();

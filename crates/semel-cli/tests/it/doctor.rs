@@ -188,3 +188,19 @@ async fn the_disk_of_an_embedded_store_is_told_in_words() {
     assert!(said.contains("has it open") && said.contains(&format!("{} holds ", data.display())), "{said}");
     assert!(said.contains("lies in memory (tmpfs)"), "{said}");
 }
+
+#[tokio::test]
+async fn payments_on_a_redis_that_forgets_are_an_error_until_it_is_cured() {
+    let (dir, upstream) = (TempDir::new().expect("a directory"), Endpoint::start().await);
+    let server = Redis::start(&Setup::new().maxmemory(100 << 20)).await;
+    file(&dir, &upstream.url(""), &server.url());
+    let text = std::fs::read_to_string(dir.path().join("semel.toml")).expect("it was written");
+    std::fs::write(dir.path().join("semel.toml"), format!("{text}preset = \"payment\"\n")).expect("a file");
+    let ended = doctor(&dir, &[]).await;
+    assert_eq!(ended.code, 1, "{ended:?}");
+    let what = format!("{} takes no rule with preset payment, as `submit` (line 10) is", server.url());
+    assert!(ended.out.contains(&what) && ended.out.contains("CONFIG SET appendonly yes"), "{}", ended.out);
+    server.tell(&["CONFIG", "SET", "appendonly", "yes"]).await;
+    let ended = doctor(&dir, &[]).await;
+    assert!(!ended.out.contains("takes no rule"), "{}", ended.out);
+}

@@ -13,6 +13,8 @@ pub struct Finding {
     pub why: String,
     /// What to do about it; empty for a [`Grade::Note`].
     pub cure: String,
+    /// A restart of the server forgets every record: what must not run twice is not to be kept there.
+    pub forgets: bool,
 }
 
 /// How bad a finding is.
@@ -29,17 +31,23 @@ pub enum Grade {
 impl Finding {
     /// Something good to know.
     pub fn note(what: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { grade: Grade::Note, what: what.into(), why: why.into(), cure: String::new() }
+        Self { grade: Grade::Note, what: what.into(), why: why.into(), cure: String::new(), forgets: false }
     }
 
     /// Something that works with less than people may expect.
     pub fn warning(what: impl Into<String>, why: impl Into<String>, cure: impl Into<String>) -> Self {
-        Self { grade: Grade::Warning, what: what.into(), why: why.into(), cure: cure.into() }
+        Self { grade: Grade::Warning, what: what.into(), why: why.into(), cure: cure.into(), forgets: false }
     }
 
     /// Something under which the promise does not hold.
     pub fn fatal(what: impl Into<String>, why: impl Into<String>, cure: impl Into<String>) -> Self {
-        Self { grade: Grade::Fatal, what: what.into(), why: why.into(), cure: cure.into() }
+        Self { grade: Grade::Fatal, what: what.into(), why: why.into(), cure: cure.into(), forgets: false }
+    }
+
+    /// The same, of a server whose restart forgets every record.
+    #[must_use]
+    pub fn forgetting(self) -> Self {
+        Self { forgets: true, ..self }
     }
 }
 

@@ -255,7 +255,7 @@ fn payment(config: &Config, rule: &Rule, found: &mut Vec<Problem>) {
             .why("a power cut turns answered payments into unknown outcomes that a person has to settle")
             .fix("durability = \"power\""),
         ),
-        // What a server keeps is asked when the gateway starts, and by the doctor.
+        // What a server keeps is asked when the gateway starts, and by the doctor: one that forgets at a restart is refused.
         (StoreUrl::Embedded(_), Durability::Power) | (StoreUrl::Shared(_), _) => {}
     }
     if config.principal.value == Principal::Shared {

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use semel_core::env::Env;
 use semel_core::identity::Secret;
-use semel_core::store::{Finding, StoreAdmin};
+use semel_core::store::{Finding, Grade, StoreAdmin};
 
 pub use self::shared::{migrate, migration_sql};
-use crate::config::{Bytes, Setting, SharedUrl, Store, StoreUrl};
+use crate::config::{Bytes, Config, Mode, Preset, Rule, Setting, SharedUrl, Store, StoreUrl};
 
 /// An open store, and the secret that its identities are made with.
 #[derive(Clone)]
@@ -21,8 +21,7 @@ pub struct Opened {
     pub store: Arc<dyn StoreAdmin>,
     /// The configured secret, or the one that the store keeps.
     pub secret: Secret,
-    /// What a person should know about the store's server; never a fatal finding.
-    pub findings: Vec<Finding>,
+    findings: Vec<Finding>,
     close: Arc<dyn Fn() + Send + Sync>,
 }
 
@@ -30,6 +29,33 @@ impl Opened {
     /// Writes what waits and gives the store free. Blocks for at most one batch.
     pub fn close(&self) {
         (self.close)();
+    }
+
+    /// The findings as they are for the rules of a configuration. Fatal is what some of them must not be served with:
+    /// payments on a server that forgets every record when it restarts.
+    #[must_use]
+    pub fn findings_for(&self, config: &Config) -> Vec<Finding> {
+        let pays =
+            |rule: &&Rule| *rule.mode != Mode::Off && rule.preset.is_some_and(|preset| *preset == Preset::Payment);
+        let named =
+            |rule: &Rule| format!("`{}` ({})", rule.name, rule.preset.map_or(rule.origin, |preset| preset.origin));
+        let names: Vec<_> = config.rules.iter().filter(pays).map(named).collect();
+        let of_these = |finding: &Finding| match finding.forgets && !names.is_empty() {
+            true => Finding {
+                grade: Grade::Fatal,
+                what: format!(
+                    "{} takes no rule with preset payment, as {} is: {}",
+                    *config.store.url,
+                    names.join(", "),
+                    finding.what
+                ),
+                why: format!("{}, and a payment is made again", finding.why),
+                cure: format!("{}. Or take a store that keeps its records", finding.cure),
+                ..finding.clone()
+            },
+            false => finding.clone(),
+        };
+        self.findings.iter().map(of_these).collect()
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use semel_core::env::Env;
 use semel_core::identity::Secret;
 use semel_core::store::{Finding, StoreAdmin};
-use semel_redis::RedisStore;
+use semel_redis::{ConnectError as RedisError, RedisStore};
 use semel_sql::{Migrated, MySqlStore, Options, PostgresStore};
 
 use super::{OpenError, Opened};
@@ -34,8 +34,9 @@ pub(super) async fn open(
                     .await
                     .map_err(|error| OpenError::Redis(url.clone(), error))?,
             );
-            let (secret, findings) = (store.secret().clone(), store.inspect().await.unwrap_or_default());
-            Ok(opened(store as _, secret, findings, || {}))
+            let looked = store.inspect().await;
+            let findings = looked.map_err(|error| OpenError::Redis(url.clone(), RedisError::Unavailable(error)))?;
+            Ok(opened(Arc::clone(&store) as _, store.secret().clone(), findings, || {}))
         }
         Server::Postgres => {
             let options = sql(store, secret, largest_rest);

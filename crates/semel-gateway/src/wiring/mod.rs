@@ -15,6 +15,8 @@ pub use start::{Gateway, Stopped, start};
 use std::fmt;
 use std::net::SocketAddr;
 
+use semel_core::store::Finding;
+
 use crate::pool::AddressError;
 use crate::serve::BindError;
 use crate::stores::OpenError;
@@ -25,6 +27,8 @@ use crate::stores::OpenError;
 pub enum StartError {
     /// The store cannot be opened.
     Store(OpenError),
+    /// The store works, and keeps less than a rule asks of it; each finding has its cure.
+    Unfit(Vec<Finding>),
     /// A rule that the file's checks let pass, and the guard does not take.
     Rule(String, String),
     /// An upstream that the file's checks let pass, and the pool does not take.
@@ -50,6 +54,10 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Store(error) => error.fmt(f),
+            Self::Unfit(findings) => {
+                let told: Vec<_> = findings.iter().map(Finding::to_string).collect();
+                f.write_str(&told.join("\n"))
+            }
             Self::Rule(name, why) => write!(f, "rule `{name}`: {why}"),
             Self::Upstream(name, why) => write!(f, "upstream `{name}`: {why}"),
             Self::OwnUpstream { upstream, url, own } => write!(
@@ -72,7 +80,7 @@ impl std::error::Error for StartError {
             Self::Listen(error) => Some(error),
             Self::Admin(error) => Some(error),
             Self::System(error) => Some(error),
-            Self::Rule(..) | Self::OwnUpstream { .. } => None,
+            Self::Rule(..) | Self::Unfit(_) | Self::OwnUpstream { .. } => None,
         }
     }
 }

@@ -65,11 +65,17 @@ pub async fn start(config: &Config, version: &str) -> Result<Gateway, StartError
     let largest = config.rules.iter().map(|rule| rule.policy.response_body.value).max().unwrap_or(Bytes(0));
     let opened =
         stores::open(&config.store, config.secret_file.as_ref(), largest, &env).await.map_err(StartError::Store)?;
-    for finding in &opened.findings {
+    let mut unfit = Vec::new();
+    for finding in opened.findings_for(config) {
         match finding.grade {
             Grade::Note => tracing::info!(why = finding.why, "the store: {}", finding.what),
-            _ => tracing::warn!(why = finding.why, cure = finding.cure, "the store: {}", finding.what),
+            Grade::Warning => tracing::warn!(why = finding.why, cure = finding.cure, "the store: {}", finding.what),
+            Grade::Fatal => unfit.push(finding),
         }
+    }
+    if !unfit.is_empty() {
+        opened.close();
+        return Err(StartError::Unfit(unfit));
     }
     let mut id = [0; 8];
     env.rng.fill(&mut id);

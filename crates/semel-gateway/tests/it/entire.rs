@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use semel_gateway::{
     config::{Config, Flags, Source},
-    wiring::{self, Gateway},
+    wiring::{self, Gateway, StartError},
 };
 use tokio::{
     net::TcpStream,
@@ -20,13 +20,18 @@ pub(crate) async fn entire(upstream: SocketAddr, more: &str) -> Gateway {
 
 /// The same, on this store.
 pub(crate) async fn entire_on(store: &str, upstream: SocketAddr, more: &str) -> Gateway {
+    try_entire(store, upstream, more).await.unwrap()
+}
+
+/// The same, where the start may be refused.
+pub(crate) async fn try_entire(store: &str, upstream: SocketAddr, more: &str) -> Result<Gateway, StartError> {
     let text = format!(
         "[upstream.shop]\nurls = [\"http://{upstream}\"]\n[listen]\nhttp = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n\
          [store]\nurl = \"{store}\"\n[runtime]\nthreads = 1\n{more}"
     );
     let config = Config::from_parts(Some(Source::new("semel.toml", text)), &Flags::default());
     let config = config.unwrap_or_else(|refused| panic!("{refused}"));
-    wiring::start(&config, "0.0.0").await.unwrap()
+    wiring::start(&config, "0.0.0").await
 }
 
 pub(crate) async fn connect(gateway: &Gateway) -> Wire {

@@ -12,6 +12,7 @@ mod half_closed;
 mod limits;
 mod manners;
 mod marks;
+mod payments;
 mod peers;
 mod reuse;
 mod slow_bodies;

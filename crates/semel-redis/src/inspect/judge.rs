@@ -44,12 +44,15 @@ impl Answers {
         Some((major, minor, name))
     }
 
-    fn appends(&self) -> bool {
-        self.text("appendonly").map_or_else(|| self.text("aof_enabled") == Some("1"), |value| value == "yes")
+    /// `None` where who asked may not see it.
+    fn appends(&self) -> Option<bool> {
+        let configured = self.text("appendonly").map(|value| value == "yes");
+        configured.or_else(|| self.text("aof_enabled").map(|value| value == "1"))
     }
 
-    fn snapshots(&self) -> bool {
-        self.text("save").is_some_and(|points| !points.is_empty())
+    /// As [`appends`](Self::appends).
+    fn snapshots(&self) -> Option<bool> {
+        self.text("save").map(|points| !points.is_empty())
     }
 }
 
@@ -82,9 +85,9 @@ impl Watch {
 /// What an acknowledged write survives on this server.
 pub(super) fn durability(answers: &Answers) -> Durability {
     match (answers.appends(), answers.text("appendfsync")) {
-        (true, Some("always")) => Durability::Power,
-        (true, _) => Durability::Process,
-        (false, _) => Durability::None,
+        (Some(true), Some("always")) => Durability::Power,
+        (Some(true), _) => Durability::Process,
+        (Some(false) | None, _) => Durability::None,
     }
 }
 
@@ -153,26 +156,23 @@ fn memory(answers: &Answers, findings: &mut Vec<Finding>) {
 }
 
 fn persistence(answers: &Answers, findings: &mut Vec<Finding>) {
-    if answers.is_partial && !answers.appends() {
-        return;
-    }
-    if !answers.appends() {
-        let (what, why) = if answers.snapshots() {
-            (
-                "no append-only file, only snapshots",
-                "a restart forgets what came after the last snapshot: requests of \
-              that time can run a second time",
-            )
-        } else {
-            ("nothing is kept on disk", "a restart forgets every record: requests can run a second time")
-        };
-        findings.push(Finding::warning(
-            what,
-            why,
-            "Set it: CONFIG SET appendonly yes, and in the configuration file; appendfsync always where a power cut may \
-             cost nothing",
-        ));
-        return;
+    const KEEP: &str = "Set it: CONFIG SET appendonly yes, and in the configuration file; appendfsync always where a power cut \
+                        may cost nothing";
+    match (answers.appends(), answers.snapshots()) {
+        (Some(true), _) => {}
+        (Some(false), Some(true)) => {
+            let why =
+                "a restart forgets what came after the last snapshot: requests of that time can run a second time";
+            findings.push(Finding::warning("no append-only file, only snapshots", why, KEEP));
+            return;
+        }
+        (Some(false), Some(false)) => {
+            let why = "a restart forgets every record: requests can run a second time";
+            findings.push(Finding::warning("nothing is kept on disk", why, KEEP).forgetting());
+            return;
+        }
+        // Who may not see it is told so.
+        (None, _) | (Some(false), None) => return,
     }
     match answers.text("appendfsync") {
         Some("always") => findings.push(Finding::note("appendfsync is always", "a power cut loses nothing")),
@@ -328,6 +328,28 @@ mod tests {
         ] {
             let found = worst(&answers("7.0.15", &[(name, value)]), &sentinel());
             assert_eq!(found, (Grade::Warning, what.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_server_forgets_where_it_is_known_to_keep_nothing() {
+        let own =
+            |pairs: &[(&str, &str)]| Some(pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect());
+        let (nothing, snapshots) = ([("appendonly", "no"), ("save", "")], [("appendonly", "no"), ("save", "3600 1")]);
+        for (answers, forgets, told) in [
+            (answers("7.0.15", &nothing), true, "nothing is kept on disk"),
+            (answers("7.0.15", &snapshots), false, "no append-only file, only snapshots"),
+            (answers("7.0.15", &[("appendonly", "yes")]), false, "appendfsync is everysec"),
+            (Answers::new(None, own(&nothing)), true, "nothing is kept on disk"),
+            (Answers::new(None, own(&snapshots)), false, "no append-only file, only snapshots"),
+            // The one who asks sees that there is no append-only file, and not whether there are snapshots.
+            (Answers::new(Some("aof_enabled:0\r\n"), None), false, "this user may not ask INFO or CONFIG GET"),
+            (Answers::new(None, None), false, "this user may not ask INFO or CONFIG GET"),
+        ] {
+            let mut findings = Vec::new();
+            judge(&answers, &Watch::nobody(), 0, None, &mut findings);
+            assert!(findings.iter().any(|finding| finding.what == told), "{findings:?}");
+            assert_eq!(findings.iter().any(|finding| finding.forgets), forgets, "{findings:?}");
         }
     }
 
