@@ -19,6 +19,9 @@ pub enum ConnectError {
     Unavailable(StoreError),
     /// The records there were made with another secret.
     Mark(MarkError),
+    /// A certificate or key that cannot be used.
+    #[cfg(feature = "tls")]
+    Tls(crate::BadTls),
     /// The server is set up in a way that breaks the promise; each finding has its cure.
     Unfit(Vec<Finding>),
 }
@@ -26,6 +29,15 @@ pub enum ConnectError {
 const RIGHTS: &str = "give the user its rights: ACL SETUSER … ~semel:* &semel:wake +eval +evalsha +time +get +set +getrange \
                       +setrange +del +pexpireat +lpush +ltrim +lrange +publish +subscribe +hello +ping +select +scan +wait \
                       +cluster|slots +info +config|get";
+
+const CERTIFICATE: &str =
+    "the server asks for a certificate of this side: name one and its key (`tls.certificate`, `tls.key`)";
+
+const AUTHORITY: &str =
+    "nobody whom this side trusts vouches for the server's certificate: name the authority that does (`tls.authority`)";
+
+const NAME: &str =
+    "the server's certificate is for other names: take one of them as its host, or give it one for this name";
 
 const DATABASE: &str = "take a number that the server has: below its setting `databases`, 16 as a rule";
 
@@ -50,7 +62,14 @@ impl ConnectError {
     pub fn cure(&self) -> Option<&'static str> {
         let Self::Unavailable(error) = self else { return None };
         let said = error.to_string();
-        let cures = [("NOPERM", RIGHTS), ("NoPerm", RIGHTS), ("DB index is out of range", DATABASE)];
+        let cures = [
+            ("CertificateRequired", CERTIFICATE),
+            ("UnknownIssuer", AUTHORITY),
+            ("not valid for name", NAME),
+            ("NOPERM", RIGHTS),
+            ("NoPerm", RIGHTS),
+            ("DB index is out of range", DATABASE),
+        ];
         cures.into_iter().find(|(word, _)| said.contains(word)).map(|(_, cure)| cure)
     }
 }
@@ -61,6 +80,8 @@ impl fmt::Display for ConnectError {
             Self::Url(error) => error.fmt(f),
             Self::Unavailable(error) => error.fmt(f),
             Self::Mark(error) => error.fmt(f),
+            #[cfg(feature = "tls")]
+            Self::Tls(error) => error.fmt(f),
             Self::Unfit(findings) => {
                 for (n, finding) in findings.iter().enumerate() {
                     if n > 0 {
@@ -80,6 +101,8 @@ impl std::error::Error for ConnectError {
             Self::Url(error) => Some(error),
             Self::Unavailable(error) => Some(error),
             Self::Mark(error) => Some(error),
+            #[cfg(feature = "tls")]
+            Self::Tls(error) => Some(error),
             Self::Unfit(_) => None,
         }
     }
@@ -88,5 +111,29 @@ impl std::error::Error for ConnectError {
 impl From<BadUrl> for ConnectError {
     fn from(error: BadUrl) -> Self {
         Self::Url(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use semel_core::store::{Did, StoreErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn a_handshake_that_fails_is_told_with_what_to_do() {
+        for (said, cure) in [
+            ("received fatal alert: CertificateRequired", Some("tls.certificate")),
+            ("invalid peer certificate: UnknownIssuer", Some("tls.authority")),
+            ("invalid peer certificate: certificate not valid for name \"a\"", Some("for other names")),
+            ("Connection refused", None),
+        ] {
+            let error = ConnectError::Unavailable(StoreError::new(Did::Nothing, StoreErrorKind::Unavailable, said));
+            assert_eq!(
+                error.cure().map(|told| cure.is_some_and(|cure| told.contains(cure))),
+                cure.map(|_| true),
+                "{said}"
+            );
+        }
     }
 }

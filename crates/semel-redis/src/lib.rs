@@ -11,6 +11,8 @@ mod reply;
 mod scan;
 mod script;
 mod store;
+#[cfg(feature = "tls")]
+mod tls;
 mod topology;
 mod verdict;
 mod wake;
@@ -18,6 +20,6 @@ mod wake;
 pub use address::BadUrl;
 pub use error::ConnectError;
 pub use options::Options;
-#[cfg(feature = "tls")]
-pub use options::Tls;
 pub use store::RedisStore;
+#[cfg(feature = "tls")]
+pub use tls::{BadTls, Tls, TlsPart};

@@ -18,7 +18,7 @@ pub struct Options {
     pub password: Option<String>,
     /// Certificates for `rediss://`; without any, those that the system trusts.
     #[cfg(feature = "tls")]
-    pub tls: Tls,
+    pub tls: crate::Tls,
     /// How long a connection may take until it can be used, and how long a server may say nothing before its
     /// connection is given up. 1 s.
     pub connect_timeout: Duration,
@@ -40,7 +40,7 @@ impl Default for Options {
             user: None,
             password: None,
             #[cfg(feature = "tls")]
-            tls: Tls::default(),
+            tls: crate::Tls::default(),
             connect_timeout: Duration::from_secs(1),
             replicas: 0,
             replica_timeout: Duration::from_millis(200),
@@ -61,23 +61,5 @@ impl fmt::Debug for Options {
             .field("replica_timeout", &self.replica_timeout)
             .field("response_timeout", &self.response_timeout)
             .finish()
-    }
-}
-
-/// Certificates in PEM. The server's name is checked in any case.
-#[cfg(feature = "tls")]
-#[derive(Clone, Default)]
-#[non_exhaustive]
-pub struct Tls {
-    /// Who vouches for the server, instead of those that the system trusts.
-    pub authority: Option<Vec<u8>>,
-    /// This side's certificate with its chain, and its key, where the server asks for one.
-    pub client: Option<(Vec<u8>, Vec<u8>)>,
-}
-
-#[cfg(feature = "tls")]
-impl fmt::Debug for Tls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tls(authority: {}, client: {})", self.authority.is_some(), self.client.is_some())
     }
 }

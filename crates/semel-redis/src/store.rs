@@ -73,6 +73,10 @@ impl RedisStore {
     pub async fn connect(url: &str, env: &Env, options: Options) -> Result<Self, ConnectError> {
         let mut address = Address::parse(url)?;
         let names = Names::new(&options.prefix)?;
+        #[cfg(feature = "tls")]
+        if address.tls {
+            options.tls.check().map_err(ConnectError::Tls)?;
+        }
         if options.user.is_some() || options.password.is_some() {
             address.login.user = options.user;
             address.login.password = options.password;

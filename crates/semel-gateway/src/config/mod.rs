@@ -42,6 +42,7 @@ mod server;
 mod setting;
 mod show;
 mod store;
+mod store_tls;
 mod store_url;
 mod units;
 mod upstream;
@@ -70,6 +71,7 @@ pub use server::{
 };
 pub use setting::{Origin, Position, Setting};
 pub use store::{Durability, Prefix, Replicas, Service, Store};
+pub use store_tls::StoreTls;
 pub use store_url::{Server, SharedUrl, StoreUrl};
 pub use units::{Bytes, duration, size};
 pub use upstream::{Upstream, Url};

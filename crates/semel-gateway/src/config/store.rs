@@ -9,6 +9,7 @@ use super::flags::Flags;
 use super::problem::Problem;
 use super::read::{Fault, Node, Read, Report, Section, text, whole_number};
 use super::setting::{Origin, Setting};
+use super::store_tls::StoreTls;
 use super::store_url::{DATA_DIR, Server, SharedUrl, StoreUrl};
 use super::units::Bytes;
 use super::words::words;
@@ -28,6 +29,8 @@ pub struct Store {
     pub replica_timeout: Setting<Duration>,
     /// The password of the server's address, in a file.
     pub password_file: Option<Setting<PathBuf>>,
+    /// The files of TLS with a Redis.
+    pub tls: StoreTls,
     /// Where PostgreSQL is without a transaction pooler in front, for its notifications; without one waiters look again by themselves.
     pub listen_url: Option<Setting<SharedUrl>>,
     /// Most connections to a PostgreSQL or MySQL server. 16.
@@ -115,6 +118,7 @@ impl Store {
     pub(super) fn read(mut section: Section<'_>, flags: &Flags, report: &mut Report) -> Self {
         let file = section.read_or("url", StoreUrl::Embedded(DATA_DIR.into()), report);
         let mut limits = section.section("limits", report);
+        let tls = StoreTls::read(section.section("tls", report), report);
         let timeout = section.read_or("timeout", Duration::from_millis(250), report);
         let store = Self {
             url: url(file, flags, report),
@@ -123,6 +127,7 @@ impl Store {
             replicas: section.read_or("replicas", Replicas(0), report),
             replica_timeout: section.read_or("replica_timeout", timeout.value / 5 * 4, report),
             password_file: section.read("password_file", report),
+            tls,
             listen_url: section.read("listen_url", report),
             connections: section.read_or("connections", 16, report),
             timeout,
@@ -235,6 +240,7 @@ impl Store {
                 report.push(Problem::error(origin, what).why(why).fix(fix));
             }
         }
+        self.tls.check(&self.url, report);
         self.check_replicas(here, report);
         if let Some(url) = &self.listen_url
             && url.server() != Server::Postgres

@@ -73,6 +73,9 @@ const NO_TLS: &str = "does this port speak TLS? Name the one that does, or take 
 
 const ANSWERED: &str = "the server answers: its log may say more";
 
+/// What is said where this side does not believe that it is the server.
+const UNTRUSTED: &str = "invalid peer certificate";
+
 /// Whether the server answered and said no, to another thing than the user or the password.
 fn is_refused(error: &semel_sql::ConnectError) -> bool {
     error.refused().is_some() && !error.is_refused_login()
@@ -98,6 +101,8 @@ pub enum OpenError {
     OwnSecret(PathBuf, String),
     /// The file with the password cannot be used.
     PasswordFile(PathBuf, String),
+    /// A certificate or key for TLS with the store cannot be used.
+    TlsFile(PathBuf, String),
     /// The embedded store cannot be opened.
     Embedded(semel_embedded::OpenError),
     /// The Redis at this address, which is shown without its password, cannot be used.
@@ -118,7 +123,11 @@ impl OpenError {
             Self::SecretFile(file, why) => format!("the secret in {} cannot be used: {why}", file.display()),
             Self::OwnSecret(file, why) => format!("the store's own secret in {} cannot be used: {why}", file.display()),
             Self::PasswordFile(file, why) => format!("the password in {} cannot be used: {why}", file.display()),
+            Self::TlsFile(file, why) => format!("{} cannot be used for TLS with the store: {why}", file.display()),
             Self::Embedded(error) => error.to_string(),
+            Self::Redis(url, error) if root(error).contains(UNTRUSTED) => {
+                format!("{url} cannot be trusted: {}", root(error))
+            }
             Self::Redis(url, error) if error.cure().is_some() => format!("{url} refuses: {}", root(error)),
             Self::Sql(url, error) if is_refused(error) => {
                 format!("{url} refuses: {}", error.refused().unwrap_or_default())
@@ -142,6 +151,9 @@ impl OpenError {
                 Some("run this on the gateway's machine with its -c or --data-dir, or give all of them a secret_file")
             }
             Self::PasswordFile(..) => Some("write it into that file, on one line"),
+            Self::TlsFile(..) => {
+                Some("`[store] tls` names files in PEM: authority, certificate with its chain, and its key")
+            }
             Self::Redis(_, error) if error.cure().is_some() => error.cure(),
             Self::Sql(_, error) if is_refused(error) => Some(error.cure().unwrap_or(ANSWERED)),
             Self::Redis(url, error) if error.is_temporary() => Some(unreachable(url, error, error.is_refused_login())),
@@ -188,6 +200,7 @@ impl std::error::Error for OpenError {
             Self::SecretFile(..)
             | Self::OwnSecret(..)
             | Self::PasswordFile(..)
+            | Self::TlsFile(..)
             | Self::NoSecret
             | Self::NoTables(_) => None,
         }

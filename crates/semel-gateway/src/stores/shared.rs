@@ -1,16 +1,16 @@
 //! Stores on a server, shared by any number of gateways.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use semel_core::env::Env;
 use semel_core::identity::Secret;
 use semel_core::store::{Finding, StoreAdmin};
-use semel_redis::{ConnectError as RedisError, RedisStore};
+use semel_redis::{ConnectError as RedisError, RedisStore, Tls, TlsPart};
 use semel_sql::{Migrated, MySqlStore, Options, PostgresStore};
 
 use super::{OpenError, Opened};
-use crate::config::{Server, SharedUrl, Store, StoreUrl};
+use crate::config::{Server, Setting, SharedUrl, Store, StoreUrl};
 
 pub(super) async fn open(
     url: &SharedUrl,
@@ -25,6 +25,7 @@ pub(super) async fn open(
             let mut options = semel_redis::Options::default();
             options.prefix.clone_from(&store.prefix.0);
             options.secret = secret;
+            options.tls = tls(store)?;
             options.replicas = store.replicas.0;
             options.replica_timeout = *store.replica_timeout;
             // It bounds the other one by its half.
@@ -79,6 +80,33 @@ fn sql(store: &Store, secret: Option<Secret>, largest_rest: u64) -> Options {
         max_rest: built_in.max_rest.max(largest_rest),
         ..built_in
     }
+}
+
+/// No certificate with its chain and no list of authorities is larger.
+const MOST_OF_PEM: u64 = 1 << 20;
+
+/// What the files of TLS say, once it is known that they can be used.
+fn tls(store: &Store) -> Result<Tls, OpenError> {
+    let files = &store.tls;
+    let bad = |file: &Setting<PathBuf>, why: String| OpenError::TlsFile(file.value.clone(), why);
+    let read = |file: &Setting<PathBuf>| {
+        crate::named::read(&file.value, MOST_OF_PEM).map_err(|error| bad(file, error.to_string()))
+    };
+    let mut tls = Tls::default();
+    tls.authority = files.authority.as_ref().map(read).transpose()?;
+    if let (Some(certificate), Some(key)) = (&files.certificate, &files.key) {
+        tls.client = Some((read(certificate)?, read(key)?));
+    }
+    tls.check().map_err(|wrong| {
+        let file = match wrong.part {
+            TlsPart::Authority => &files.authority,
+            TlsPart::Certificate => &files.certificate,
+            _ => &files.key,
+        };
+        let file = file.as_ref().map(|file| file.value.clone()).unwrap_or_default();
+        OpenError::TlsFile(file, wrong.why)
+    })?;
+    Ok(tls)
 }
 
 /// The server's address with its password, which may stand in a file of its own.

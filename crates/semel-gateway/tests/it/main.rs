@@ -17,4 +17,5 @@ mod peers;
 mod reuse;
 mod slow_bodies;
 mod smuggling;
+mod store_tls;
 mod upgrade;

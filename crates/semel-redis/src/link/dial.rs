@@ -40,7 +40,7 @@ pub(crate) struct Dialer {
     pub(crate) db: i64,
     pub(crate) tls: bool,
     #[cfg(feature = "tls")]
-    pub(crate) certificates: crate::options::Tls,
+    pub(crate) certificates: crate::Tls,
     pub(crate) connect_timeout: Duration,
     pub(crate) response_timeout: Duration,
     /// What a call waits for before it counts.

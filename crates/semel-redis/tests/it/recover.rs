@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The same call again until it is answered, as the engine does: at most a minute.
-async fn at_last<T>(mut call: impl AsyncFnMut() -> Result<T, StoreError>) -> T {
+pub(crate) async fn at_last<T>(mut call: impl AsyncFnMut() -> Result<T, StoreError>) -> T {
     let mut last = None;
     for _ in 0..600 {
         match call().await {

@@ -20,7 +20,7 @@ use crate::beds::{connect, move_back, plant};
 const PAGE: &str = include_str!("../../src/redis.md");
 
 /// The rules for the user, as the documentation has them.
-fn documented() -> String {
+pub(crate) fn documented() -> String {
     let (_, after) = PAGE.split_once("```text\n~").expect("the page names what a user needs");
     let (rules, _) = after.split_once("```").expect("the block ends");
     let words = rules.split_whitespace().filter(|word| word.starts_with(['&', '+']));

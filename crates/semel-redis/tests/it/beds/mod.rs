@@ -15,6 +15,11 @@ use semel_testkit::servers::redis::{Said, ask};
 pub(crate) async fn connect(url: &str, prefix: &str) -> RedisStore {
     let mut options = Options::default();
     options.prefix = prefix.to_owned();
+    connect_with(url, options).await
+}
+
+/// The same with options of its own.
+pub(crate) async fn connect_with(url: &str, mut options: Options) -> RedisStore {
     options.connect_timeout = Duration::from_secs(10);
     options.response_timeout = Duration::from_secs(10);
     for _ in 0..10 {

@@ -50,6 +50,16 @@ impl Cluster {
         format!("redis+cluster://{}", hosts.join(","))
     }
 
+    /// `rediss+cluster://…`, for a certificate of the name `localhost`. `login`: `user:password@`, or nothing.
+    ///
+    /// # Panics
+    /// Where TLS was not set up.
+    #[must_use]
+    pub fn tls_url(&self, login: &str) -> String {
+        let hosts: Vec<_> = self.nodes.iter().map(|node| format!("localhost:{}", node.tls_port())).collect();
+        format!("rediss+cluster://{login}{}", hosts.join(","))
+    }
+
     /// Waits until every node that runs calls the Cluster whole and every replica follows.
     ///
     /// # Panics
@@ -248,7 +258,7 @@ fn map(ports: &[Ports], mine: usize) -> String {
     let mut out = String::new();
     for (n, port) in ports.iter().enumerate() {
         let me = if n == mine { "myself," } else { "" };
-        let (main, bus, epoch) = (port.main, port.bus.expect("a node has a bus"), n % MASTERS + 1);
+        let (main, bus, epoch) = (port.among(), port.bus.expect("a node has a bus"), n % MASTERS + 1);
         let (role, slots) = if n < MASTERS {
             ("master -".to_owned(), format!(" {}-{}", n * SLOTS / MASTERS, (n + 1) * SLOTS / MASTERS - 1))
         } else {

@@ -38,9 +38,17 @@ impl Sentinels {
     /// # Panics
     /// When one of them does not start.
     pub async fn start(setup: &Setup) -> Self {
+        Self::start_with(setup, "").await
+    }
+
+    /// The same, with lines of their own for the Sentinels: who logs in there, and as whom they log in at the servers.
+    ///
+    /// # Panics
+    /// When one of them does not start.
+    pub async fn start_with(setup: &Setup, lines: &str) -> Self {
         let primary = Redis::start(setup).await;
-        let first = primary.port();
-        Self::around(primary, first, setup).await
+        let first = primary.port_among();
+        Self::around(primary, first, setup, lines).await
     }
 
     /// The same, with a proxy on the way from the replicas and the Sentinels to the first primary: stalled, it is cut off from
@@ -51,13 +59,13 @@ impl Sentinels {
     pub async fn start_with_a_way(setup: &Setup) -> (Self, Proxy) {
         let primary = Redis::start(setup).await;
         let way = Proxy::start(at(primary.port())).await;
-        (Self::around(primary, way.port(), setup).await, way)
+        (Self::around(primary, way.port(), setup, "").await, way)
     }
 
-    async fn around(primary: Redis, first: u16, setup: &Setup) -> Self {
+    async fn around(primary: Redis, first: u16, setup: &Setup, lines: &str) -> Self {
         let follows = setup.clone().set("replicaof", &format!("127.0.0.1 {first}"));
         let servers = vec![primary, Redis::start(&follows).await, Redis::start(&follows).await];
-        let sentinels = sentinels(first).await;
+        let sentinels = sentinels(&setup.sentinel(), first, lines).await;
         let set = Self { servers, sentinels, first };
         set.settled().await;
         set
@@ -114,6 +122,17 @@ impl Sentinels {
         epoch.and_then(|epoch| epoch.parse().ok()).expect("a Sentinel tells its epoch")
     }
 
+    /// `rediss+sentinel://…/semel`, for a certificate of the name `localhost`. `login`: `user:password@`, or nothing.
+    ///
+    /// # Panics
+    /// Where TLS was not set up.
+    #[must_use]
+    pub fn tls_url(&self, login: &str) -> String {
+        let hosts: Vec<_> =
+            self.sentinels.iter().map(|sentinel| format!("localhost:{}", sentinel.tls_port())).collect();
+        format!("rediss+sentinel://{login}{}/{PRIMARY_NAME}", hosts.join(","))
+    }
+
     /// Which of the servers the Sentinels call the primary.
     ///
     /// # Panics
@@ -121,7 +140,8 @@ impl Sentinels {
     pub async fn primary(&self) -> usize {
         let said = self.sentinels[0].tell(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", PRIMARY_NAME]).await;
         let port = said.list().get(1).and_then(Said::number);
-        let is = |n: usize| port == Some(self.servers[n].port().into()) || n == 0 && port == Some(self.first.into());
+        let is =
+            |n: usize| port == Some(self.servers[n].port_among().into()) || n == 0 && port == Some(self.first.into());
         let at = (0..self.servers.len()).find(|n| is(*n));
         at.unwrap_or_else(|| panic!("the Sentinels name another primary: {said:?}"))
     }
@@ -230,9 +250,9 @@ fn url(sentinels: impl Iterator<Item = String>) -> String {
 }
 
 /// They know of each other from the start, so that nobody waits for their greetings.
-async fn sentinels(primary: u16) -> Vec<Redis> {
+async fn sentinels(setup: &Setup, primary: u16, more: &str) -> Vec<Redis> {
     for _ in 0..10 {
-        let ports: Vec<Ports> = (0..3).map(|_| Setup::sentinel().ports()).collect();
+        let ports: Vec<Ports> = (0..3).map(|_| setup.ports()).collect();
         let id = |n: usize| format!("{:040x}", u64::from(ports[n].main) + (1 << 40));
         let mut sentinels = Vec::new();
         for (n, port) in ports.iter().enumerate() {
@@ -243,11 +263,11 @@ async fn sentinels(primary: u16) -> Vec<Redis> {
                 id(n)
             );
             for other in (0..3).filter(|other| *other != n) {
-                let port = ports[other].main;
+                let port = ports[other].among();
                 // Writing to a string cannot fail.
                 let _ok = writeln!(lines, "sentinel known-sentinel {PRIMARY_NAME} 127.0.0.1 {port} {}", id(other));
             }
-            let Some(sentinel) = Redis::on(*port, &Setup::sentinel().raw(&lines), |_| {}).await else { break };
+            let Some(sentinel) = Redis::on(*port, &setup.clone().raw(&lines).raw(more), |_| {}).await else { break };
             sentinels.push(sentinel);
         }
         if sentinels.len() == 3 {

@@ -26,7 +26,8 @@ const TRIES: usize = 10;
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     lines: String,
-    tls: bool,
+    /// The lines about TLS among them; empty where there is none.
+    tls: String,
     cluster: bool,
     sentinel: bool,
 }
@@ -59,24 +60,44 @@ impl Setup {
         self.set("maxmemory", &bytes.to_string())
     }
 
-    /// Also listens on a port for TLS, with these files in PEM.
+    /// Also listens on a port for TLS, with these files in PEM; whoever comes needs no certificate. Servers that belong
+    /// together speak TLS among themselves, and so do Sentinels.
     #[must_use]
-    pub fn tls(mut self, certificate: &Path, key: &Path, authority: &Path) -> Self {
-        self.tls = true;
-        let path = |path: &Path| path.display().to_string();
-        self.set("tls-cert-file", &path(certificate))
-            .set("tls-key-file", &path(key))
-            .set("tls-ca-cert-file", &path(authority))
-            .set("tls-auth-clients", "no")
+    pub fn tls(self, certificate: &Path, key: &Path, authority: &Path) -> Self {
+        self.over_tls(certificate, key, authority, "no")
+    }
+
+    /// The same; whoever comes needs a certificate of this authority.
+    #[must_use]
+    pub fn mutual_tls(self, certificate: &Path, key: &Path, authority: &Path) -> Self {
+        self.over_tls(certificate, key, authority, "yes")
+    }
+
+    fn over_tls(mut self, certificate: &Path, key: &Path, authority: &Path, asks: &str) -> Self {
+        self.tls = format!(
+            "tls-cert-file {}\ntls-key-file {}\ntls-ca-cert-file {}\ntls-auth-clients {asks}\ntls-replication yes\n",
+            certificate.display(),
+            key.display(),
+            authority.display()
+        );
+        self
+    }
+
+    pub(super) fn is_tls(&self) -> bool {
+        !self.tls.is_empty()
     }
 
     pub(super) fn cluster(mut self) -> Self {
         self.cluster = true;
+        if self.is_tls() {
+            self.tls += "tls-cluster yes\n";
+        }
         self.set("cluster-enabled", "yes").set("cluster-config-file", "nodes.conf")
     }
 
-    pub(super) fn sentinel() -> Self {
-        Self { sentinel: true, ..Self::default() }
+    /// A Sentinel beside servers that are set up so.
+    pub(super) fn sentinel(&self) -> Self {
+        Self { sentinel: true, tls: self.tls.clone(), ..Self::default() }
     }
 
     /// Several lines as they are.
@@ -86,11 +107,13 @@ impl Setup {
     }
 
     pub(super) fn ports(&self) -> Ports {
-        let tls = if self.tls { Some(free_port()) } else { None };
         if self.cluster && !is_modern() {
-            let main = port_below_another();
-            return Ports { main, tls, bus: Some(main + BUS) };
+            // The bus is behind the port where servers find each other.
+            let found = port_below_another();
+            let (main, tls) = if self.is_tls() { (free_port(), Some(found)) } else { (found, None) };
+            return Ports { main, tls, bus: Some(found + BUS) };
         }
+        let tls = self.is_tls().then(free_port);
         Ports { main: free_port(), tls, bus: if self.cluster { Some(free_port()) } else { None } }
     }
 
@@ -110,7 +133,7 @@ impl Setup {
         if let Some(bus) = ports.bus.filter(|_| is_modern()) {
             let _ok = writeln!(file, "cluster-port {bus}");
         }
-        file + &self.lines
+        file + &self.tls + &self.lines
     }
 }
 
@@ -119,6 +142,13 @@ pub(super) struct Ports {
     pub(super) main: u16,
     pub(super) tls: Option<u16>,
     pub(super) bus: Option<u16>,
+}
+
+impl Ports {
+    /// Where servers find each other.
+    pub(super) fn among(&self) -> u16 {
+        self.tls.unwrap_or(self.main)
+    }
 }
 
 /// One Redis server, private to a test. It is killed with the value.
@@ -193,6 +223,11 @@ impl Redis {
     #[must_use]
     pub fn tls_port(&self) -> u16 {
         self.ports.tls.expect("TLS was set up")
+    }
+
+    /// Where other servers find it: its port for TLS, if it has one.
+    pub(super) fn port_among(&self) -> u16 {
+        self.ports.among()
     }
 
     /// `127.0.0.1:port`.
