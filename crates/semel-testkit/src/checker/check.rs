@@ -337,6 +337,7 @@ impl<'a> Story<'a> {
         let since = effect.map_or(known_at, |(place, _)| known_at.min(*place));
         for (call, visit) in &self.visits {
             let Some((told_at, told, label)) = visit.told else { continue };
+            let since = since.min(self.oldest_run_under_way(visit.asked_at).unwrap_or(since));
             if visit.asked_at < known_at || self.is_forgotten_between(since, told_at) {
                 continue;
             }
@@ -355,6 +356,14 @@ impl<'a> Story<'a> {
                 self.wrong(report, Property::OutcomeStands, words);
             }
         }
+    }
+
+    /// When the oldest run was asked for that had not come to its end at a place. Its process does not know yet that its claim
+    /// is lost, and answers copies by it.
+    fn oldest_run_under_way(&self, place: usize) -> Option<usize> {
+        let runs = self.effects.iter().filter_map(|(_, effect)| self.visits.get(effect.call.as_ref()?));
+        let under_way = runs.filter(|run| run.asked_at < place && run.told.is_none_or(|(told_at, ..)| told_at > place));
+        under_way.map(|run| run.asked_at).min()
     }
 
     fn the_record_agrees(&self, last: &Last, promise: &Promise, report: &mut Report) {

@@ -142,6 +142,22 @@ fn an_outcome_that_was_told_before_it_was_recorded_stands_as_far_as_the_record_d
     assert_eq!(h.is_clean(&STRICT).doubles.loss, 1);
 }
 
+/// The process whose claim was lost runs on, and answers its copies by that, until it hears of it.
+#[test]
+fn while_a_run_whose_claim_was_lost_goes_on_its_process_may_say_so() {
+    let h = history();
+    let first = h.asks();
+    h.0.forgot(None);
+    h.run("b", 2);
+    h.0.effect(Effect { call: Some(first), ..effect("a", 1) });
+    h.call(Told::Refused);
+    h.hears(first, Told::Unclear);
+    let advisory = Promise { fences: Fences::Advisory, ..STRICT };
+    assert_eq!(h.is_clean(&advisory).doubles.loss, 1);
+    h.call(Told::Refused);
+    h.is_caught_by(&advisory, Property::OutcomeStands, "outcome b was known");
+}
+
 #[test]
 fn a_loss_of_another_identity_or_before_the_first_call_allows_nothing() {
     let h = history();
