@@ -4,6 +4,8 @@ mod engine;
 mod events;
 mod orphans;
 mod own_upstream;
+#[cfg(test)]
+mod presets;
 mod reach;
 mod rules;
 mod stack;

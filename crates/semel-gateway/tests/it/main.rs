@@ -15,6 +15,7 @@ mod marks;
 mod payments;
 mod peers;
 mod reuse;
+mod settings;
 mod slow_bodies;
 mod smuggling;
 mod store_tls;
