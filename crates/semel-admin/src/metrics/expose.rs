@@ -12,7 +12,7 @@ use semel_core::store::{Durability, FenceStrength, Health};
 
 use crate::Counts;
 
-use super::{Counter, Histogram, Metrics, Op, Outcome, RuleMetrics, Why};
+use super::{Counter, Failure, Histogram, Metrics, Op, Outcome, RuleMetrics, UpstreamCounts, Why};
 
 /// The content type of what [`Metrics::render`] gives.
 pub const CONTENT_TYPE: &str = prometheus_text::CONTENT_TYPE;
@@ -61,6 +61,7 @@ impl Collector for Scrape {
         self.rules(e)?;
         self.copies(e)?;
         self.times(e)?;
+        self.upstreams(e)?;
         self.levels(e)?;
         self.facts(e)
     }
@@ -167,6 +168,37 @@ impl Scrape {
         for op in Op::ALL {
             let errors = self.metrics.store_errors(*op).get();
             ConstCounter::new(errors).encode(family.encode_family(&[("op", op.label())])?)?;
+        }
+        Ok(())
+    }
+
+    fn upstreams(&self, e: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let Some(ask) = self.metrics.0.upstreams.get() else { return Ok(()) };
+        let all = ask();
+        let help = "Requests that a service did not answer, by upstream and by what went wrong";
+        let mut family = e.encode_descriptor("upstream_failures", help, None, MetricType::Counter)?;
+        for of in &all {
+            // In the order of the enum.
+            let counts = [of.unreachable, of.broken, of.timed_out];
+            for kind in Failure::ALL {
+                let count = counts[kind.index()];
+                let labels = [("upstream", &*of.name), ("kind", kind.label())];
+                ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        type Pick = fn(&UpstreamCounts) -> u64;
+        let families: [(&str, &str, Pick); 3] = [
+            ("upstream_connections", "Connections to a service that carried a request", |of| of.connections),
+            ("upstream_broken_reused", "Requests that broke off on a connection that had carried one before", |of| {
+                of.broken_reused
+            }),
+            ("upstream_retries", "Requests of which nothing was written at first, sent anew", |of| of.sent_anew),
+        ];
+        for (name, help, pick) in families {
+            let mut family = e.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for of in &all {
+                ConstCounter::new(pick(of)).encode(family.encode_family(&[("upstream", &*of.name)])?)?;
+            }
         }
         Ok(())
     }

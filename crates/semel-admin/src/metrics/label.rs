@@ -29,6 +29,18 @@ macro_rules! labels {
 }
 
 labels! {
+    /// `kind` of `semel_upstream_failures_total`: what went wrong on the way to a service.
+    Failure {
+        /// Nothing of the request was sent.
+        Unreachable = "unreachable",
+        /// The connection ended after something was sent and before an answer began.
+        Broken = "broken",
+        /// Something was sent, and no answer began in time.
+        Timeout = "timeout",
+    }
+}
+
+labels! {
     /// `outcome` of `semel_requests_total`: what became of a guarded request.
     Outcome {
         /// It ran, and its answer was recorded.

@@ -17,11 +17,12 @@ use semel_core::store::StoreFacts;
 pub use again::Again;
 pub use expose::{CONTENT_TYPE, Levels};
 pub use histogram::{Histogram, Snapshot};
-pub use label::{Op, Outcome, Why};
+pub use label::{Failure, Op, Outcome, Why};
 pub use rule::{Counter, RuleMetrics};
 
 type AskLoad = Box<dyn Fn() -> Load + Send + Sync>;
 type AskBodies = Box<dyn Fn() -> BodyLoad + Send + Sync>;
+type AskUpstreams = Box<dyn Fn() -> Vec<UpstreamCounts> + Send + Sync>;
 type AskStore = Box<dyn Fn() -> StoreState + Send + Sync>;
 
 /// All metrics of a process. Cheap to clone; an [`Observer`](semel_core::observe::Observer) of the engine.
@@ -50,6 +51,7 @@ struct Inner {
     load: OnceLock<AskLoad>,
     store_state: OnceLock<AskStore>,
     bodies: OnceLock<AskBodies>,
+    upstreams: OnceLock<AskUpstreams>,
 }
 
 /// What the bodies of guarded requests take just now, and how often there was no room.
@@ -63,6 +65,25 @@ pub struct BodyLoad {
     pub refused: u64,
     /// Answers recorded without their body for want of room, since the start.
     pub not_kept: u64,
+}
+
+/// What happened on the way to one upstream, since the start.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct UpstreamCounts {
+    /// Its name in the file: no client can make another.
+    pub name: Arc<str>,
+    /// Connections that carried a request.
+    pub connections: u64,
+    /// Requests of which nothing was sent.
+    pub unreachable: u64,
+    /// Requests whose connection ended before an answer began: what became of them is unknown.
+    pub broken: u64,
+    /// Of those, the ones on a connection that had carried a request before.
+    pub broken_reused: u64,
+    /// Requests to which no answer began in time: what became of them is unknown.
+    pub timed_out: u64,
+    /// Requests sent again over a new connection, as nothing of them had been written to the one at rest.
+    pub sent_anew: u64,
 }
 
 impl fmt::Debug for Metrics {
@@ -101,6 +122,7 @@ impl Metrics {
             load: OnceLock::new(),
             store_state: OnceLock::new(),
             bodies: OnceLock::new(),
+            upstreams: OnceLock::new(),
         }))
     }
 
@@ -155,5 +177,10 @@ impl Metrics {
     /// Where the levels of bodies in memory come from. The first caller wins; without one they are absent.
     pub fn watch_bodies(&self, load: impl Fn() -> BodyLoad + Send + Sync + 'static) {
         let _ = self.0.bodies.set(Box::new(load));
+    }
+
+    /// Where the counts of upstreams come from. The first caller wins; without one they are absent.
+    pub fn watch_upstreams(&self, counts: impl Fn() -> Vec<UpstreamCounts> + Send + Sync + 'static) {
+        let _ = self.0.upstreams.set(Box::new(counts));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use semel_admin::metrics::{BodyLoad, Op, Outcome, Why};
+use semel_admin::metrics::{BodyLoad, Failure, Op, Outcome, Why};
 use semel_core::engine::{Load, StoreState};
 
 use crate::{get, parts};
@@ -23,6 +23,7 @@ async fn the_metrics_in_the_book_are_those_that_are_exposed() {
     metrics.watch(|| Load { running: 0, waiting: 0 });
     metrics.watch_store(StoreState::default);
     metrics.watch_bodies(BodyLoad::default);
+    metrics.watch_upstreams(Vec::new);
     let (_, _, text) = get(&metrics, &readiness, "/metrics").await;
     let exposed: BTreeSet<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
@@ -37,5 +38,6 @@ async fn the_metrics_in_the_book_are_those_that_are_exposed() {
 fn the_labels_in_the_book_are_those_of_the_program() {
     assert_eq!(listed("`outcome` is one of: "), Outcome::ALL.iter().map(|o| o.label()).collect());
     assert_eq!(listed("`why` is one of: "), Why::ALL.iter().map(|w| w.label()).collect());
+    assert_eq!(listed("`kind` is one of: "), Failure::ALL.iter().map(|f| f.label()).collect());
     assert_eq!(listed("`op` is one of: "), Op::ALL.iter().map(|o| o.label()).collect());
 }

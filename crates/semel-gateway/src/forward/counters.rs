@@ -10,7 +10,7 @@ pub struct Counters {
     pub connected: Count,
     /// Requests of which nothing was sent.
     pub unreachable: Count,
-    /// Requests whose outcome is unknown because the connection or the answer broke.
+    /// Requests whose outcome is unknown because the connection ended before an answer began.
     pub broken: Count,
     /// Of those, the ones on a connection that had carried a request before. Many mean that the upstream closes
     /// unused connections sooner than [`idle_timeout`](crate::pool::PoolConfig::idle_timeout).

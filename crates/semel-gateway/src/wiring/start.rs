@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use semel_admin::metrics::BodyLoad;
+use semel_admin::metrics::{BodyLoad, UpstreamCounts};
 use semel_admin::{Listener, Metrics, Readiness};
 use semel_core::engine::Engine;
 use semel_core::env::{Env, Tick};
@@ -102,6 +102,20 @@ pub async fn start(config: &Config, version: &str) -> Result<Gateway, StartError
             refused: held.requests_refused,
             not_kept: held.answers_not_kept,
         }
+    });
+    let named = config.upstreams.iter().zip(&upstreams);
+    let counted: Vec<_> = named.map(|(named, to)| (Arc::clone(&named.name), Arc::clone(&to.counters))).collect();
+    metrics.watch_upstreams(move || {
+        let counts = counted.iter().map(|(name, of)| UpstreamCounts {
+            name: Arc::clone(name),
+            connections: of.connected.get(),
+            unreachable: of.unreachable.get(),
+            broken: of.broken.get(),
+            broken_reused: of.broken_reused.get(),
+            timed_out: of.timed_out.get(),
+            sent_anew: of.sent_anew.get(),
+        });
+        counts.collect()
     });
     let (http, admin_at, admin_stop) = (server.address(), admin.address(), CancellationToken::new());
     let stopped = admin_stop.clone().cancelled_owned();

@@ -239,3 +239,43 @@ async fn the_methods_that_a_rule_lists_need_a_key_and_others_are_guarded_with_on
     assert_eq!(bed.ask(&listed(ask("k"), "DELETE")).await.short(), "200 fresh");
     assert_eq!(bed.ask(&listed(ask("k"), "DELETE")).await.short(), "200 replayed");
 }
+
+/// Not a setting, but numbers that only a gateway put together can show: each upstream of the file has its own.
+#[tokio::test]
+async fn what_goes_wrong_towards_an_upstream_is_counted_under_its_name() {
+    let upstream = "reuse_idle = \"1h\"
+        idle = \"1h\"
+        [upstream.slow]
+        urls = [\"http://SERVICE\"]
+        timeout = { first_byte = \"100ms\" }
+        [upstream.gone]
+        urls = [\"http://127.0.0.1:1\"]";
+    let before = "[[rule]]
+        name = \"slow\"
+        match = \"POST /slow\"
+        upstream = \"slow\"
+        [[rule]]
+        name = \"gone\"
+        match = \"POST /gone\"
+        upstream = \"gone\"";
+    let tables = "[defaults]\nupstream = \"shop\"";
+    let bed = Bed::new(&File { upstream, before, tables, ..File::default() }).await;
+    assert_eq!(bed.ask(&ask("a").told("leave")).await.short(), "502 unknown upstream-broken");
+    assert_eq!(bed.ask(&ask("b")).await.short(), "200 fresh");
+    assert_eq!(bed.ask(&ask("c").told("leave")).await.short(), "502 unknown upstream-broken", "on a kept connection");
+    assert_eq!(bed.ask(&ask("d").at("/slow").told("hold")).await.short(), "504 unknown upstream-timeout");
+    assert_eq!(bed.ask(&ask("e").at("/gone")).await.short(), "502 rejected upstream-unreachable");
+    for (series, count) in [
+        ("semel_upstream_failures_total{upstream=\"shop\",kind=\"broken\"}", 2),
+        ("semel_upstream_failures_total{upstream=\"shop\",kind=\"timeout\"}", 0),
+        ("semel_upstream_failures_total{upstream=\"slow\",kind=\"timeout\"}", 1),
+        ("semel_upstream_failures_total{upstream=\"shop\",kind=\"unreachable\"}", 0),
+        ("semel_upstream_failures_total{upstream=\"gone\",kind=\"unreachable\"}", 1),
+        ("semel_upstream_broken_reused_total{upstream=\"shop\"}", 1),
+        ("semel_upstream_broken_reused_total{upstream=\"gone\"}", 0),
+        ("semel_upstream_connections_total{upstream=\"shop\"}", 2),
+        ("semel_upstream_retries_total{upstream=\"shop\"}", 0),
+    ] {
+        assert_eq!(bed.metric(series).await, format!("{series} {count}"));
+    }
+}
