@@ -186,8 +186,9 @@ fn read(table: DeTable<'_>, flags: &Flags, report: &mut Report) -> Option<Config
     let secret_file = secret_file(&mut root, flags, report);
     root.refuse(
         "previous_secret_file",
-        "serving two secrets at once needs two claims per request, which come with shared stores",
-        "to change the secret, stop the gateway and start it with an empty store once the longest ttl has passed",
+        "a store has one secret in this version: to serve two, each request would have to claim what it is under both",
+        "to change the secret, stop all gateways of the store and start them on an empty one; what ran before runs again if \
+         its copy comes later, so wait until clients no longer retry",
         report,
     );
     for (key, why, fix) in [
