@@ -15,6 +15,9 @@ use crate::ids::StoreTime;
 /// A boxed future that can be handed to [`Tasks`] or comes from [`Clock`].
 pub type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// What [`Tasks::compute`] takes.
+pub type Work = Box<dyn FnOnce() + Send>;
+
 /// Time, randomness and tasks.
 #[derive(Clone)]
 pub struct Env {
@@ -96,6 +99,16 @@ pub trait Rng: Send + Sync + 'static {
 pub trait Tasks: Send + Sync + 'static {
     /// Starts `future`; `false` if there is nowhere to run it (outside a runtime, or while it shuts down).
     fn spawn(&self, name: &'static str, future: BoxFuture) -> bool;
+
+    /// Starts `work`, which computes for long and waits for nothing, on a thread where it holds nobody else up. Gives it
+    /// back where there is none (simulated time, outside a runtime): the caller does it then. Whoever calls bounds how
+    /// much of it there is.
+    ///
+    /// # Errors
+    /// `work` itself; nothing of it was done.
+    fn compute(&self, work: Work) -> Result<(), Work> {
+        Err(work)
+    }
 }
 
 /// `CLOCK_BOOTTIME` and tokio's timer.
@@ -166,6 +179,16 @@ impl Tasks for TokioTasks {
             Err(_) => false,
         }
     }
+
+    fn compute(&self, work: Work) -> Result<(), Work> {
+        match tokio::runtime::Handle::try_current() {
+            Ok(handle) => {
+                drop(handle.spawn_blocking(work));
+                Ok(())
+            }
+            Err(_) => Err(work),
+        }
+    }
 }
 
 /// A store's clock for stores of this process: the wall clock at its birth plus boot time since, so that it never runs
@@ -196,5 +219,29 @@ impl LocalStoreClock {
 impl fmt::Debug for LocalStoreClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "LocalStoreClock({:?})", self.base)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_computes_for_long_does_so_on_another_thread() {
+        let (tell, told) = oneshot::channel();
+        let work = move || _ = tell.send(std::thread::current().id());
+        assert!(TokioTasks.compute(Box::new(work)).is_ok());
+        assert_ne!(told.await.unwrap(), std::thread::current().id());
+    }
+
+    #[test]
+    fn where_there_is_no_thread_for_it_the_work_comes_back_undone() {
+        let (tell, mut told) = oneshot::channel();
+        let work = TokioTasks.compute(Box::new(move || _ = tell.send(7))).unwrap_err();
+        assert!(told.try_recv().is_err());
+        work();
+        assert_eq!(told.try_recv(), Ok(7));
     }
 }

@@ -47,6 +47,12 @@ pub struct Question<'a> {
     pub body: &'a [u8],
 }
 
+/// So many bytes are hashed in about 50 µs on a processor of today.
+const LONG_BYTES: usize = 128 << 10;
+
+/// So many bytes of JSON or of a form are put in order and hashed in about 50 µs.
+const LONG_CANONICAL: usize = 8 << 10;
+
 /// How the body went in; a part of the digest, so that raw bytes never meet a canonical form.
 const RAW: &[u8] = b"raw";
 const CANONICAL: &[u8] = b"canonical";
@@ -61,6 +67,16 @@ impl FingerprintMode {
             Self::Json(json) => Version { algorithm: 2, parameters: json.parameters() },
             Self::Form => Version { algorithm: 3, parameters: 0 },
             Self::Route => Version { algorithm: 4, parameters: 0 },
+        }
+    }
+
+    /// From how many bytes of a body on its fingerprint takes so long (some 50 µs) that it had better be made on another
+    /// thread than the one that serves.
+    pub(crate) const fn long(&self) -> usize {
+        match self {
+            Self::Bytes => LONG_BYTES,
+            Self::Json(_) | Self::Form => LONG_CANONICAL,
+            Self::Route | Self::None => usize::MAX,
         }
     }
 

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, Response, header};
 use http_body::Body;
-use semel_core::engine::{Answer, Call};
+use semel_core::{
+    engine::{Answer, Call},
+    fingerprint::Fingerprint,
+};
 use tower_service::Service;
 
 use super::{
@@ -13,14 +16,11 @@ use super::{
     admit::{Claimant, Ticket, of_body, turned_away},
     answer::Answering,
     arrival::Arrival,
+    aside::{Long, fingerprint},
     future::Flowed,
     work::{Done, Work},
 };
-use crate::{
-    fingerprint::Question,
-    problem::{Problem, ProblemKind},
-    view::RequestView,
-};
+use crate::problem::{Problem, ProblemKind};
 
 /// A client that leaves while its body is read has claimed nothing; one that leaves later stops waiting, and the work
 /// goes on.
@@ -42,7 +42,13 @@ where
             return Flowed::Answer(Ok(answering.problem(&of_body(kind))));
         }
     }
-    match engage::<S, B, R>(&answering.0, claimant, work).await {
+    let beside = match Long::of(&work) {
+        // Boxed: this future has no room for what hardly any request needs.
+        Some(long) => Box::pin(long.fingerprint()).await,
+        None => None,
+    };
+    let fingerprint = beside.unwrap_or_else(|| fingerprint(&work));
+    match engage::<S, B, R>(&answering.0, claimant, work, fingerprint).await {
         Answer::Executed { value, kept } => answering.executed(value, kept, true),
         Answer::Unguarded { value, kept, .. } => answering.executed(value, kept, false),
         Answer::Replayed { recorded, waited } => Flowed::Answer(Ok(answering.replayed(recorded, waited))),
@@ -57,6 +63,7 @@ fn engage<'a, S, B, R>(
     ticket: &'a Ticket,
     claimant: Claimant,
     mut work: Box<Work<S>>,
+    fingerprint: Fingerprint,
 ) -> impl Future<Output = Answer<Done<S::Error>>> + Send + use<'a, S, B, R>
 where
     S: Service<Request<RequestBody<B>>, Response = Response<R>> + Send + 'static,
@@ -67,13 +74,6 @@ where
     R::Error: Into<BoxError>,
 {
     let (rule, engine) = (&ticket.rule, &ticket.shared.engine);
-    let fingerprint = {
-        let head = &work.head;
-        let target = rule.target.target(&RequestView::of_parts(head));
-        let question =
-            Question { method: &head.method, target: &target, headers: &head.headers, body: &work.body.data };
-        rule.fingerprint.of(engine.secret(), &question)
-    };
     let Claimant { scope, caller, shown, upgrade } = claimant;
     // The offer is not taken up: the answer to a guarded request is recorded.
     if upgrade {

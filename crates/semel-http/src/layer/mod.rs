@@ -2,6 +2,7 @@
 //!
 //! - `admit`: from a request's head to a pass, a refusal, or a ticket.
 //! - `service`, `future`: what a server polls. What passes is polled in place; what is guarded is boxed once.
+//! - `aside`: fingerprints, those of large bodies on a thread of their own.
 //! - `flow`: body → fingerprint → engine → answer, for one guarded request.
 //! - `work`: what runs under the grant; `sign`: what the service is told of it; `record`: the recording of its answer.
 //! - `then`: one future after another.
@@ -12,6 +13,7 @@
 mod admit;
 mod answer;
 mod arrival;
+mod aside;
 mod bodies;
 mod body;
 mod early;
@@ -33,6 +35,7 @@ pub use body::{RequestBody, ResponseBody};
 pub use future::ResponseFuture;
 use semel_core::engine::Engine;
 pub use service::Guard;
+use tokio::sync::Semaphore;
 use tower_layer::Layer;
 
 use crate::rule::{Rule, Rules};
@@ -49,6 +52,8 @@ pub(crate) struct Shared {
     engine: Engine,
     rules: RuleSet,
     bodies: Bodies,
+    /// For fingerprints that take long, over all services of the layer.
+    turns: Arc<Semaphore>,
     /// Whether the service finds the run in the request's extensions, and not in its body alone.
     run_in_extensions: bool,
 }
@@ -80,7 +85,8 @@ impl GuardLayer {
     }
 
     fn made(engine: Engine, rules: RuleSet, run_in_extensions: bool) -> Self {
-        Self(Arc::new(Shared { engine, rules, bodies: Bodies::default(), run_in_extensions }))
+        let (bodies, turns) = (Bodies::default(), aside::turns());
+        Self(Arc::new(Shared { engine, rules, bodies, turns, run_in_extensions }))
     }
 
     /// What the bodies of guarded requests may take, and how long. A layer without this has the defaults to itself.

@@ -5,6 +5,7 @@ mod admission;
 mod bodies;
 mod copies;
 mod documents;
+mod large;
 mod leaving;
 mod mismatch;
 mod outage;
