@@ -4,17 +4,16 @@
 //! once per intent; every later copy gets the recorded answer, a copy of something under way waits for it, and what
 //! nobody can know is never run again by itself.
 //!
-//! Six lines in axum (feature `axum`):
+//! Five lines in axum (feature `axum`):
 //!
 //! ```no_run
 //! use axum::{Router, http::HeaderName, routing::post};
 //! use semel_core::engine::Engine;
-//! use semel_http::{GuardLayer, Rule, principal};
+//! use semel_http::{GuardLayer, Rule, principal::trusted_header};
 //! # async fn create() {}
 //! # async fn example(listener: tokio::net::TcpListener) -> Result<(), Box<dyn std::error::Error>> {
 //! let engine = Engine::memory();
-//! let user = principal::trusted_header(HeaderName::from_static("x-user")); // set by the authenticating proxy in front
-//! let rule = Rule::key().payment().service("orders").principal(user).build()?;
+//! let rule = Rule::key().payment().principal(trusted_header(HeaderName::from_static("x-user"))).build()?;
 //! let app = Router::new().route("/orders", post(create)).route_layer(GuardLayer::new(engine.clone(), rule));
 //! // Without a shutdown the server never ends, and the next line is never reached.
 //! axum::serve(listener, app).with_graceful_shutdown(async { _ = tokio::signal::ctrl_c().await }).await?;
@@ -22,6 +21,9 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! `x-user` is set by the authenticating proxy in front. On a store that forgets at its end, as this one does, a rule with
+//! [`payment`](RuleBuilder::payment) says so in the log.
 //!
 //! # Where it stands
 //!

@@ -66,13 +66,19 @@ fn write_rule(out: &mut String, config: &Config, index: usize, rule: &Rule) -> f
 fn sentences(rule: &Rule) -> Vec<String> {
     let p = &rule.policy;
     let mut said = Vec::new();
-    let form = match *p.key_format {
-        KeyFormat::Any => String::new(),
-        KeyFormat::Uuid => ", a UUID,".to_owned(),
+    let form = match (*p.key_format, *p.key_quoted) {
+        (KeyFormat::Any, false) => "",
+        (KeyFormat::Any, true) => ", in quotes,",
+        (KeyFormat::Uuid, false) => ", a UUID,",
+        (KeyFormat::Uuid, true) => ", a UUID in quotes,",
     };
+    let like = if p.key_pattern.0.is_any() { String::new() } else { format!(" like {}", *p.key_pattern) };
     let again = runs_again(p);
     let but = if again.is_empty() { String::new() } else { format!(", except: {}", again.join(", ")) };
-    said.push(format!("A request with {}{form} runs once for each key and caller{but}.", one_of(&p.key.to_string())));
+    said.push(format!(
+        "A request with {}{like}{form} runs once for each key and caller{but}.",
+        one_of(&p.key.to_string())
+    ));
     said.push(match *p.missing {
         Missing::Required => "Without a key: refused with 400.".to_owned(),
         Missing::Optional => "Without a key: passes unguarded.".to_owned(),

@@ -58,8 +58,8 @@ pub use lint::lint;
 pub use outcome::StatusSet;
 pub use policy::{Line, Policy};
 pub use policy_types::{
-    Attempts, Fingerprint, HeaderList, InFlight, JsonFields, Keep, KeyFormat, Message, Missing, OnDuplicate,
-    OnStoreError, ReplayHeaders, Strictness,
+    Attempts, Fingerprint, HeaderList, InFlight, JsonFields, Keep, KeyFormat, KeyPattern, Message, Missing,
+    OnDuplicate, OnStoreError, ReplayHeaders, Strictness,
 };
 pub use preset::Preset;
 pub use principal::Principal;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::outcome::StatusSet;
 use super::policy_types::{
-    Attempts, Fingerprint, HeaderList, InFlight, Keep, KeyFormat, Message, Missing, OnDuplicate, OnStoreError,
-    ReplayHeaders, Strictness,
+    Attempts, Fingerprint, HeaderList, InFlight, Keep, KeyFormat, KeyPattern, Message, Missing, OnDuplicate,
+    OnStoreError, ReplayHeaders, Strictness,
 };
 use super::read::{Report, Section};
 use super::setting::{Origin, Setting};
@@ -74,6 +74,10 @@ policy! {
     key_min_length: u32,
     /// What a key must look like.
     key_format: KeyFormat,
+    /// Whether a key must be a quoted string, as the IETF draft writes it.
+    key_quoted: bool,
+    /// What a whole key must look like.
+    key_pattern: KeyPattern,
     /// Whether method and path belong to the identity, so that one key may be used on several routes.
     per_route: bool,
     /// What happens to a request without a key.

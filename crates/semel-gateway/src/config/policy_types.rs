@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use http::HeaderName;
+use semel_http::key::{Pattern, PatternError};
 use toml::de::{DeTable, DeValue};
 
 use super::read::{Fault, Node, Read, one_or_many, text};
@@ -46,6 +47,25 @@ words! {
         Any = "any",
         /// A UUID in its usual form.
         Uuid = "uuid",
+    }
+}
+
+/// What a whole key must look like: a glob.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeyPattern(pub Pattern);
+
+impl fmt::Display for KeyPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Read for KeyPattern {
+    fn read(node: &Node<'_>) -> Result<Self, Fault> {
+        let text = String::read(node)?;
+        text.parse().map(Self).map_err(|why: PatternError| {
+            Fault::new(why.to_string()).fix("a glob like \"order-[0-9]*\"; \"*\" for every key")
+        })
     }
 }
 

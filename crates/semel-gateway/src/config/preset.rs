@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use http::HeaderName;
 use http::header::{AUTHORIZATION, COOKIE};
+use semel_http::key::Pattern;
 
 use super::outcome::StatusSet;
 use super::policy::{Layer, Policy};
 use super::policy_types::{
-    Attempts, Fingerprint, HeaderList, InFlight, Keep, KeyFormat, Message, Missing, OnDuplicate, OnStoreError,
-    ReplayHeaders, Strictness, WAIT,
+    Attempts, Fingerprint, HeaderList, InFlight, Keep, KeyFormat, KeyPattern, Message, Missing, OnDuplicate,
+    OnStoreError, ReplayHeaders, Strictness, WAIT,
 };
 use super::read::{Fault, Node, Read, text};
 use super::server::Limits;
@@ -29,6 +30,8 @@ pub(super) fn mode_key(whole: Duration, limits: &Limits) -> Policy {
         key: Setting::default(HeaderList(vec![KEY_HEADER])),
         key_min_length: Setting::default(1),
         key_format: Setting::default(KeyFormat::Any),
+        key_quoted: Setting::default(false),
+        key_pattern: Setting::default(KeyPattern(Pattern::any())),
         per_route: Setting::default(false),
         missing: Setting::default(Missing::Required),
         ttl: Setting::default(DAY),

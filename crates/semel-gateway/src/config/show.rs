@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::outcome::StatusSet;
 use super::policy_types::{
-    Attempts, Fingerprint, HeaderList, InFlight, Keep, KeyFormat, Message, Missing, OnDuplicate, OnStoreError,
-    ReplayHeaders, Strictness,
+    Attempts, Fingerprint, HeaderList, InFlight, Keep, KeyFormat, KeyPattern, Message, Missing, OnDuplicate,
+    OnStoreError, ReplayHeaders, Strictness,
 };
 use super::units::{Bytes, show_duration};
 
@@ -36,6 +36,7 @@ by_display!(
     Bytes,
     HeaderList,
     KeyFormat,
+    KeyPattern,
     Missing,
     Keep,
     OnDuplicate,

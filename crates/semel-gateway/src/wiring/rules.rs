@@ -108,10 +108,11 @@ fn make(config: &Config, rule: &config::Rule) -> Result<Rule, StartError> {
         KeyFormat::Any => syntax,
         KeyFormat::Uuid => syntax.uuid(),
     };
+    let syntax = if *p.key_quoted { syntax.quoted() } else { syntax };
     let mut builder = Rule::key()
         .named(&rule.name)
         .namespace(config.store.namespace.value.0)
-        .source(key::header(p.key.0.iter().cloned()).syntax(syntax))
+        .source(key::header(p.key.0.iter().cloned()).syntax(syntax).like(p.key_pattern.0.clone()))
         .credentials(Credentials::headers(p.credentials.0.iter().cloned()))
         .missing(match *p.missing {
             Missing::Required => MissingKey::Required,

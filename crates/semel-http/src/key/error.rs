@@ -31,6 +31,8 @@ pub enum KeyError {
     NotUuid,
     /// The rule wants a quoted string.
     NotQuoted,
+    /// The rule wants keys that look otherwise.
+    Unlike,
 }
 
 impl fmt::Display for KeyError {
@@ -46,6 +48,7 @@ impl fmt::Display for KeyError {
             Self::Unequal => f.write_str("the key was sent twice, with unequal values"),
             Self::NotUuid => f.write_str("the key is not a UUID"),
             Self::NotQuoted => f.write_str("the key is not a quoted string"),
+            Self::Unlike => f.write_str("the key does not look as this route's keys do"),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt};
 
 use http::HeaderName;
 
-use super::{KeyError, Syntax, parse};
+use super::{KeyError, Pattern, Syntax, parse};
 use crate::view::RequestView;
 
 /// Reads the client's key from a request. Object safe, so that rules from a file and rules in code mix.
@@ -36,6 +36,8 @@ impl fmt::Debug for dyn ExtractKey {
 pub struct HeaderKey {
     names: Vec<HeaderName>,
     syntax: Syntax,
+    /// None where it says nothing.
+    pattern: Option<Pattern>,
 }
 
 /// The key is in the first of these header fields that the request has.
@@ -47,7 +49,7 @@ pub struct HeaderKey {
 /// ```
 #[must_use]
 pub fn header(names: impl IntoIterator<Item = HeaderName>) -> HeaderKey {
-    HeaderKey { names: names.into_iter().collect(), syntax: Syntax::default() }
+    HeaderKey { names: names.into_iter().collect(), syntax: Syntax::default(), pattern: None }
 }
 
 impl HeaderKey {
@@ -55,6 +57,13 @@ impl HeaderKey {
     #[must_use]
     pub const fn syntax(mut self, syntax: Syntax) -> Self {
         self.syntax = syntax;
+        self
+    }
+
+    /// What a key looks like, as a whole. Another one is 400 `key-invalid`.
+    #[must_use]
+    pub fn like(mut self, pattern: Pattern) -> Self {
+        self.pattern = Some(pattern).filter(|pattern| !pattern.is_any());
         self
     }
 }
@@ -73,7 +82,10 @@ impl ExtractKey for HeaderKey {
                     }
                 }
             }
-            return Ok(Some(key));
+            return match &self.pattern {
+                Some(pattern) if !pattern.matches(&key) => Err(KeyError::Unlike),
+                _ => Ok(Some(key)),
+            };
         }
         Ok(None)
     }

@@ -73,7 +73,10 @@ pub(super) fn admit(shared: &Arc<Shared>, request: &RequestView<'_>, seen: Seen,
     let rule = match &shared.rules {
         RuleSet::One(rule) => Arc::clone(rule),
         RuleSet::Many(rules) => match rules.find(request) {
-            Some(rule) => rule,
+            Some(rule) => {
+                shared.look_at(&rule);
+                rule
+            }
             // A key that nobody keeps is told so.
             None => {
                 let has_key = request.headers.contains_key(&IDEMPOTENCY_KEY);

@@ -27,13 +27,16 @@ mod sign;
 mod then;
 mod work;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering},
+};
 
 pub use arrival::Overdue;
 pub use bodies::{Bodies, HeldBodies};
 pub use body::{RequestBody, ResponseBody};
 pub use future::ResponseFuture;
-use semel_core::engine::Engine;
+use semel_core::{engine::Engine, store::Durability};
 pub use service::Guard;
 use tokio::sync::Semaphore;
 use tower_layer::Layer;
@@ -52,6 +55,8 @@ pub(crate) struct Shared {
     engine: Engine,
     rules: RuleSet,
     bodies: Bodies,
+    /// Whether all that it keeps is gone when its process ends.
+    forgets: bool,
     /// For fingerprints that take long, over all services of the layer.
     turns: Arc<Semaphore>,
     /// Whether the service finds the run in the request's extensions, and not in its body alone.
@@ -85,8 +90,13 @@ impl GuardLayer {
     }
 
     fn made(engine: Engine, rules: RuleSet, run_in_extensions: bool) -> Self {
+        let forgets = engine.facts().durability == Durability::None;
         let (bodies, turns) = (Bodies::default(), aside::turns());
-        Self(Arc::new(Shared { engine, rules, bodies, turns, run_in_extensions }))
+        let shared = Shared { engine, rules, bodies, forgets, turns, run_in_extensions };
+        if let RuleSet::One(rule) = &shared.rules {
+            shared.look_at(rule);
+        }
+        Self(Arc::new(shared))
     }
 
     /// What the bodies of guarded requests may take, and how long. A layer without this has the defaults to itself.
@@ -94,6 +104,27 @@ impl GuardLayer {
     pub fn bodies(mut self, bodies: Bodies) -> Self {
         Arc::make_mut(&mut self.0).bodies = bodies;
         self
+    }
+}
+
+impl Shared {
+    /// Warns, once, of a rule for money on a store that forgets.
+    fn look_at(&self, rule: &Rule) {
+        if self.forgets && rule.unwarned.load(Ordering::Relaxed) {
+            forgetful(rule);
+        }
+    }
+}
+
+#[cold]
+fn forgetful(rule: &Rule) {
+    // Of two at once one tells it.
+    if rule.unwarned.swap(false, Ordering::Relaxed) {
+        tracing::warn!(
+            rule = rule.name(),
+            "payments on a store that forgets: when this process ends every key is gone, and a retry pays again; take the \
+             embedded store, or one that processes share"
+        );
     }
 }
 

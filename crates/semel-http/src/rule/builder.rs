@@ -1,6 +1,6 @@
 //! Builds a rule: presets are named sets of visible defaults.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::atomic::AtomicBool, time::Duration};
 
 use http::{HeaderName, Method};
 use semel_core::{
@@ -50,6 +50,8 @@ pub struct RuleBuilder {
     replay: ReplayHeaders,
     caps: Caps,
     retry_id: Vec<HeaderName>,
+    /// For money.
+    payment: bool,
 }
 
 impl RuleBuilder {
@@ -70,14 +72,17 @@ impl RuleBuilder {
             replay: ReplayHeaders::default(),
             caps: Caps::default(),
             retry_id: vec![X_REQUEST_ID.clone()],
+            payment: false,
         }
     }
 
-    /// For money: strict, kept 24 h, duplicates replayed, an unknown outcome never ends by itself.
+    /// For money: strict, kept 24 h, duplicates replayed, an unknown outcome never ends by itself. On a store that forgets
+    /// when its process ends, the guard warns of it once.
     pub fn payment(mut self) -> Self {
         self.policy = self.policy.payment();
         self.outcomes = Outcomes::strict();
         self.missing = MissingKey::Required;
+        self.payment = true;
         self
     }
 
@@ -226,6 +231,7 @@ impl RuleBuilder {
             replay: self.replay,
             caps: self.caps,
             retry_id: self.retry_id,
+            unwarned: AtomicBool::new(self.payment),
             nameless: Seldom::every(Duration::from_secs(60)),
             unread: Seldom::every(Duration::from_secs(60)),
         })

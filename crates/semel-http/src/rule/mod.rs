@@ -2,7 +2,10 @@
 
 mod builder;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 pub use builder::{RuleBuilder, RuleError};
 use http::{HeaderName, Method};
@@ -50,6 +53,8 @@ pub struct Rule {
     /// Where a request id is read from, first hit wins: under `on_duplicate = reject` a repeat with the same one comes
     /// from the network, not from a second click, and gets the answer.
     pub retry_id: Vec<HeaderName>,
+    /// Set until it was told, where it is so, that a rule for money is on a store that forgets.
+    pub(crate) unwarned: AtomicBool,
     /// Keeps lines about requests without a principal from filling the log.
     pub(crate) nameless: Seldom,
     /// The same for answers whose `Semel-Outcome` is no word of ours.

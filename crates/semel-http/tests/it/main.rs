@@ -7,6 +7,7 @@ mod copies;
 mod documents;
 mod large;
 mod leaving;
+mod log;
 mod mismatch;
 mod outage;
 mod outcomes;

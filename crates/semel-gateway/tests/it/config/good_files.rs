@@ -218,6 +218,8 @@ fn every_setting_can_be_written() {
         "key = \"X-Key\"
         key_min_length = 8
         key_format = \"uuid\"
+        key_quoted = true
+        key_pattern = \"????????-*\"
         per_route = true
         missing = \"optional\"
         ttl = \"1h 30min\"

@@ -98,6 +98,8 @@ Records live in: embedded:semel-data (default).
      key                  idempotency-key (default)
      key_min_length       1 (default)
      key_format           any (default)
+     key_quoted           no (default)
+     key_pattern          * (default)
      per_route            no (default)
      missing              required (preset payment)
      ttl                  2 days (line 9)

@@ -91,6 +91,10 @@ fn keys() -> Vec<Row> {
         row(rule("key_format = \"uuid\""))
             .then(ask("12345678"), "400 rejected key-invalid")
             .then(ask(uuid), "200 fresh"),
+        row(rule("key_quoted = true")).then(ask("k"), "400 rejected key-invalid").then(ask("\"k\""), "200 fresh"),
+        row(rule("key_pattern = \"order-[0-9]*\""))
+            .then(ask("order-x"), "400 rejected key-invalid")
+            .then(ask("order-4711"), "200 fresh"),
         row(rule("per_route = true"))
             .then(ask("k"), "200 fresh")
             .then(ask("k").at("/other"), "200 fresh")
