@@ -71,7 +71,7 @@ mod view;
 pub use layer::{Bodies, BoxError, Guard, GuardLayer, HeldBodies, Overdue, RequestBody, ResponseBody, ResponseFuture};
 pub use mark::Mark;
 pub use replay::{ReplayHeaders, recorded_status};
-pub use rule::{Caps, Methods, MissingKey, Rule, RuleBuilder, RuleError, Rules};
+pub use rule::{Caps, Methods, MissingKey, RejectStatus, Rule, RuleBuilder, RuleError, Rules};
 pub use view::RequestView;
 
 /// The Rust of the project's README compiles.

@@ -91,7 +91,12 @@ fn sentences(rule: &Rule) -> Vec<String> {
             format!("A copy of a finished one gets the recorded answer, for {}.", show_duration(*p.ttl))
         }
         OnDuplicate::Reject => {
-            format!("A copy of a finished one gets 409 and {}, for {}.", *p.message, show_duration(*p.ttl))
+            format!(
+                "A copy of a finished one gets {} and {}, for {}.",
+                *p.reject_status,
+                *p.message,
+                show_duration(*p.ttl)
+            )
         }
     });
     said.push(match *p.on_in_flight {

@@ -175,7 +175,7 @@ fn guarded(config: &Config, rule: &Rule, found: &mut Vec<Problem>) {
     }
     if *p.on_duplicate == OnDuplicate::Replay {
         for (key, origin) in &rule.own {
-            if matches!(*key, "message" | "retry_id") {
+            if matches!(*key, "message" | "retry_id" | "reject_status") {
                 warn(
                     *origin,
                     format!("`{key}` has no effect while duplicates are replayed"),

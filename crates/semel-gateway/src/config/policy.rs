@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::outcome::StatusSet;
 use super::policy_types::{
     Attempts, Fingerprint, HeaderList, InFlight, Keep, KeyFormat, KeyPattern, Message, Missing, OnDuplicate,
-    OnStoreError, ReplayHeaders, Strictness,
+    OnStoreError, RejectStatus, ReplayHeaders, Strictness,
 };
 use super::read::{Report, Section};
 use super::setting::{Origin, Setting};
@@ -100,6 +100,8 @@ policy! {
     max_attempts: Attempts,
     /// What a duplicate of a finished request gets.
     on_duplicate: OnDuplicate,
+    /// What a rejected duplicate is answered with.
+    reject_status: RejectStatus,
     /// What a rejected duplicate is told.
     message: Message,
     /// Under `reject`: headers whose equal value marks a network's retry of the same click; it gets the answer.

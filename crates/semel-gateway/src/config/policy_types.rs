@@ -7,7 +7,7 @@ use http::HeaderName;
 use semel_http::key::{Pattern, PatternError};
 use toml::de::{DeTable, DeValue};
 
-use super::read::{Fault, Node, Read, one_or_many, text};
+use super::read::{Fault, Node, Read, one_or_many, text, whole_number};
 use super::units::show_duration;
 use super::words::words;
 
@@ -165,6 +165,36 @@ impl Read for Attempts {
             Ok(Ok(n)) => Ok(Self::Most(n)),
             Ok(Err(_)) => Err(Fault::new("is more than 65535").fix("a smaller number, or \"unlimited\"")),
             Err(fault) => Err(fault.fix("a whole number from 1, or \"unlimited\"")),
+        }
+    }
+}
+
+/// What a rejected duplicate is answered with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RejectStatus {
+    /// 409, which most clients do not repeat by themselves.
+    Conflict,
+    /// 429, with the rest of the time in which it is a duplicate as `Retry-After`.
+    TooManyRequests,
+}
+
+impl fmt::Display for RejectStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Conflict => "409",
+            Self::TooManyRequests => "429 with Retry-After",
+        })
+    }
+}
+
+impl Read for RejectStatus {
+    fn read(node: &Node<'_>) -> Result<Self, Fault> {
+        match whole_number(node, 409)? {
+            409 => Ok(Self::Conflict),
+            429 => Ok(Self::TooManyRequests),
+            other => Err(Fault::new(format!("has no choice {other}"))
+                .why("clients know these two for what was asked too often: 409 is final, 429 may be repeated later")
+                .fix("409 or 429")),
         }
     }
 }

@@ -10,7 +10,7 @@ use super::outcome::StatusSet;
 use super::policy::{Layer, Policy};
 use super::policy_types::{
     Attempts, Fingerprint, HeaderList, InFlight, Keep, KeyFormat, KeyPattern, Message, Missing, OnDuplicate,
-    OnStoreError, ReplayHeaders, Strictness, WAIT,
+    OnStoreError, RejectStatus, ReplayHeaders, Strictness, WAIT,
 };
 use super::read::{Fault, Node, Read, text};
 use super::server::Limits;
@@ -43,6 +43,7 @@ pub(super) fn mode_key(whole: Duration, limits: &Limits) -> Policy {
         settle_after: Setting::derived("the upstream's whole time-out", whole),
         max_attempts: Setting::default(Attempts::Unlimited),
         on_duplicate: Setting::default(OnDuplicate::Replay),
+        reject_status: Setting::default(RejectStatus::Conflict),
         message: Setting::default(Message::Standard),
         // Not the key's header: it is the same in every duplicate, so that nothing would ever be rejected.
         retry_id: Setting::default(HeaderList(vec![REQUEST_ID])),

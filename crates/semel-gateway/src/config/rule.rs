@@ -108,7 +108,6 @@ fn refuse_later(section: &mut Section<'_>, report: &mut Report) {
         ("probe", "unknown outcomes are settled by hand or by their time in this version"),
         ("encrypt", "stored answers are not encrypted in this version"),
         ("shadow", "rules are enforced, or off, in this version"),
-        ("reject_status", "rejected duplicates get 409, which most clients do not retry by themselves"),
     ] {
         section.refuse(key, why, alone, report);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::outcome::StatusSet;
 use super::policy_types::{
     Attempts, Fingerprint, HeaderList, InFlight, Keep, KeyFormat, KeyPattern, Message, Missing, OnDuplicate,
-    OnStoreError, ReplayHeaders, Strictness,
+    OnStoreError, RejectStatus, ReplayHeaders, Strictness,
 };
 use super::units::{Bytes, show_duration};
 
@@ -40,6 +40,7 @@ by_display!(
     Missing,
     Keep,
     OnDuplicate,
+    RejectStatus,
     Message,
     InFlight,
     OnStoreError,

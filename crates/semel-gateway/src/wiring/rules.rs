@@ -10,7 +10,7 @@ use semel_http::classify::Outcomes;
 use semel_http::fingerprint::{FingerprintMode, Json, RequestUri, Target};
 use semel_http::key::{self, Syntax};
 use semel_http::principal::{self, Credentials};
-use semel_http::{Caps, MissingKey, ReplayHeaders, RequestView, Rule, RuleBuilder, RuleError, Rules};
+use semel_http::{Caps, MissingKey, RejectStatus, ReplayHeaders, RequestView, Rule, RuleBuilder, RuleError, Rules};
 
 use super::StartError;
 use super::transport::{bytes, size};
@@ -123,6 +123,10 @@ fn make(config: &Config, rule: &config::Rule) -> Result<Rule, StartError> {
         .outcomes(outcomes(p))
         .replay(ReplayHeaders::default().allow(p.replay.allow.0.iter().cloned()).deny(p.replay.deny.0.iter().cloned()))
         .caps(Caps { request: bytes(p.request_body.0), response: bytes(p.response_body.0) })
+        .reject_status(match *p.reject_status {
+            config::RejectStatus::Conflict => RejectStatus::Conflict,
+            config::RejectStatus::TooManyRequests => RejectStatus::TooManyRequests,
+        })
         .retry_id(p.retry_id.0.iter().cloned())
         .policy(|policy| settings(policy, p, config));
     builder = match &rule.route.methods {
@@ -237,6 +241,34 @@ mod tests {
         assert_eq!(place(""), (false, 0));
         assert_eq!(place("host = \"shop.test\""), (true, 0));
         assert_eq!(place("host = \"bank.test\""), (true, 1));
+    }
+
+    /// The guard's rule of a file's.
+    fn made(lines: &str) -> Rule {
+        let text = format!(
+            "[upstream.shop]
+            urls = [\"http://127.0.0.1:3000\"]
+            [principal]
+            header = \"X-User\"
+            [[rule]]
+            name = \"one\"
+            match = \"POST /orders\"
+            {lines}"
+        );
+        let file = config::Source::new("semel.toml", text);
+        let config = Config::from_parts(Some(file), &config::Flags::default()).unwrap();
+        make(&config, config.rules.get(0).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_rejected_duplicate_is_answered_as_the_file_says() {
+        for (lines, expected) in [
+            ("", RejectStatus::Conflict),
+            ("reject_status = 409", RejectStatus::Conflict),
+            ("reject_status = 429", RejectStatus::TooManyRequests),
+        ] {
+            assert_eq!(made(lines).reject_status, expected, "{lines}");
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ use crate::{
     },
     problem::{Problem, ProblemKind},
     replay::Head,
+    rule::RejectStatus,
     time,
 };
 
@@ -38,6 +39,26 @@ pub(super) struct Answering(pub(super) Arc<Ticket>);
 impl Answering {
     pub(super) fn problem<R>(&self, problem: &Problem) -> Response<ResponseBody<R>> {
         self.told(problem).map(|data| ResponseBody::whole(Whole { data, trailers: None }))
+    }
+
+    /// A refusal of the engine, as the rule answers it.
+    pub(super) fn refused<R>(&self, refusal: &Refusal) -> Response<ResponseBody<R>> {
+        let problem = Problem::of(refusal);
+        self.problem(&match refusal {
+            // Of what still runs the window has not begun: the whole of it is to come.
+            Refusal::Duplicate { rest_of_window, .. } => {
+                self.rejected(problem, rest_of_window.unwrap_or_else(|| self.0.rule.policy.ttl()))
+            }
+            _ => problem,
+        })
+    }
+
+    /// A rejected duplicate, with what is left of the time in which it is one.
+    fn rejected(&self, problem: Problem, left: Duration) -> Problem {
+        match self.0.rule.reject_status {
+            RejectStatus::Conflict => problem,
+            RejectStatus::TooManyRequests => problem.too_many_requests(left),
+        }
     }
 
     fn told(&self, problem: &Problem) -> Response<Bytes> {

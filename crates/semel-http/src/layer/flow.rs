@@ -52,7 +52,7 @@ where
         Answer::Executed { value, kept } => answering.executed(value, kept, true),
         Answer::Unguarded { value, kept, .. } => answering.executed(value, kept, false),
         Answer::Replayed { recorded, waited } => Flowed::Answer(Ok(answering.replayed(recorded, waited))),
-        Answer::Refused(refusal) => Flowed::Answer(Ok(answering.problem(&Problem::of(&refusal)))),
+        Answer::Refused(refusal) => Flowed::Answer(Ok(answering.refused(&refusal))),
         Answer::Broken(broken) => Flowed::Answer(Ok(answering.broken(&broken))),
         _ => Flowed::Answer(Ok(answering.problem(&Problem::new(ProblemKind::OutcomeUnknown)))),
     }

@@ -12,7 +12,7 @@ use std::{borrow::Cow, time::Duration};
 
 pub use asker::Asker;
 use bytes::Bytes;
-use http::{HeaderValue, Response, header};
+use http::{HeaderValue, Response, StatusCode, header};
 pub use kind::ProblemKind;
 use semel_core::{identity::IdentityPrefix, refusal::Refusal};
 
@@ -34,6 +34,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Problem {
     kind: ProblemKind,
+    /// The kind's own, unless a rule says otherwise.
+    status: StatusCode,
     detail: Option<Cow<'static, str>>,
     retry_after: Option<Duration>,
     identity: Option<IdentityPrefix>,
@@ -51,7 +53,7 @@ impl Problem {
     /// A problem of a kind, with the kind's own sentence.
     #[must_use]
     pub const fn new(kind: ProblemKind) -> Self {
-        Self { kind, detail: None, retry_after: None, identity: None, members: Vec::new() }
+        Self { kind, status: kind.status(), detail: None, retry_after: None, identity: None, members: Vec::new() }
     }
 
     /// A refusal of the engine. Of what is recorded only status, `Location` and time get out, and only with
@@ -81,7 +83,7 @@ impl Problem {
             }
             _ => {}
         }
-        // A rejected duplicate is 409 so that no client retries by itself: it is not told when to.
+        // A rejected duplicate is 409 so that no client retries by itself: it is not told when to. A rule that wants 429 tells.
         if !matches!(refusal, Refusal::Duplicate { .. }) {
             problem.retry_after = refusal.retry_after();
         }
@@ -108,6 +110,13 @@ impl Problem {
         self
     }
 
+    /// Answered with 429, to be repeated after that time at the earliest.
+    #[must_use]
+    pub const fn too_many_requests(mut self, retry_after: Duration) -> Self {
+        self.status = StatusCode::TOO_MANY_REQUESTS;
+        self.retry_after(retry_after)
+    }
+
     /// Whose record it is about.
     #[must_use]
     pub const fn identity(mut self, identity: IdentityPrefix) -> Self {
@@ -129,7 +138,7 @@ impl Problem {
             ("application/problem+json", write::document(self, detail, asker.trace_id()))
         };
         let mut response = Response::new(Bytes::from(body));
-        *response.status_mut() = self.kind.status();
+        *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -11,8 +11,8 @@ pub(super) fn document(problem: &Problem, detail: &str, trace_id: Option<&str>) 
         out,
         r#"{{"type":"urn:semel:problem:{}","title":"{}","status":{},"detail":"#,
         kind.name(),
-        kind.status().canonical_reason().unwrap_or_default(),
-        kind.status().as_u16(),
+        problem.status.canonical_reason().unwrap_or_default(),
+        problem.status.as_u16(),
     );
     text(&mut out, detail);
     let _ = write!(out, r#","retryable":{}"#, kind.is_retryable());

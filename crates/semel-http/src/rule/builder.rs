@@ -9,7 +9,7 @@ use semel_core::{
     policy::{Policy, PolicyBuilder, PolicyError},
 };
 
-use super::{Caps, Methods, MissingKey, Rule};
+use super::{Caps, Methods, MissingKey, RejectStatus, Rule};
 use crate::{
     classify::{Classify, Outcomes},
     fingerprint::{FingerprintMode, Target},
@@ -52,6 +52,7 @@ pub struct RuleBuilder {
     retry_id: Vec<HeaderName>,
     /// For money.
     payment: bool,
+    reject_status: RejectStatus,
 }
 
 impl RuleBuilder {
@@ -73,6 +74,7 @@ impl RuleBuilder {
             caps: Caps::default(),
             retry_id: vec![X_REQUEST_ID.clone()],
             payment: false,
+            reject_status: RejectStatus::default(),
         }
     }
 
@@ -211,6 +213,12 @@ impl RuleBuilder {
         self
     }
 
+    /// What a rejected duplicate is answered with: 409 unless said otherwise.
+    pub const fn reject_status(mut self, status: RejectStatus) -> Self {
+        self.reject_status = status;
+        self
+    }
+
     /// The rule.
     ///
     /// # Errors
@@ -232,6 +240,7 @@ impl RuleBuilder {
             caps: self.caps,
             retry_id: self.retry_id,
             unwarned: AtomicBool::new(self.payment),
+            reject_status: self.reject_status,
             nameless: Seldom::every(Duration::from_secs(60)),
             unread: Seldom::every(Duration::from_secs(60)),
         })

@@ -55,6 +55,8 @@ pub struct Rule {
     pub retry_id: Vec<HeaderName>,
     /// Set until it was told, where it is so, that a rule for money is on a store that forgets.
     pub(crate) unwarned: AtomicBool,
+    /// What a rejected duplicate is answered with.
+    pub reject_status: RejectStatus,
     /// Keeps lines about requests without a principal from filling the log.
     pub(crate) nameless: Seldom,
     /// The same for answers whose `Semel-Outcome` is no word of ours.
@@ -110,6 +112,18 @@ pub enum MissingKey {
     Required,
     /// It passes without a guard, marked `bypassed`.
     Optional,
+}
+
+/// The status of a rejected duplicate; the problem is `duplicate` in both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum RejectStatus {
+    /// 409, without `Retry-After`: no client repeats it by itself.
+    #[default]
+    Conflict,
+    /// 429, with the rest of the window as `Retry-After`. Many clients repeat a 429 by themselves, and after the window
+    /// that is a new run: for those who are meant to.
+    TooManyRequests,
 }
 
 /// How large bodies may be, in bytes. Both are held in memory while a request is guarded.

@@ -6,6 +6,7 @@ use semel_core::{
     engine::Engine,
     policy::{OnDuplicate, OnInFlight},
 };
+use semel_http::RejectStatus;
 use tokio::sync::Semaphore;
 use tower::{Layer, limit::ConcurrencyLimitLayer, service_fn};
 
@@ -134,6 +135,33 @@ async fn one_click_that_the_network_repeats_gets_equal_answers_and_a_second_clic
     let chinese = send(&service, post("k", "x").with("accept-language", "zh-CN,zh;q=0.9")).await;
     assert_eq!(chinese.problem(), "duplicate");
     assert!(String::from_utf8_lossy(&chinese.body).contains("已提交"));
+    assert_eq!(effects.count(), 1);
+}
+
+#[tokio::test]
+async fn a_rule_that_rejects_with_429_says_when_the_window_ends() {
+    let (engine, effects, gate) = (Engine::memory(), Effects::default(), Arc::new(Semaphore::new(0)));
+    let rule = rule()
+        .policy(|p| p.on_duplicate(OnDuplicate::Reject).ttl(Duration::from_secs(90)))
+        .reject_status(RejectStatus::TooManyRequests);
+    let service = guard(&engine, rule, slow(&effects, &gate));
+    let first = storm(&service, 1, || post("k", "x"));
+    until("the first runs", || effects.count() == 1).await;
+    let seconds = |got: &Got| got.header("retry-after").parse::<u64>().unwrap();
+    let met = send(&service, post("k", "x")).await;
+    assert_eq!((met.status.as_u16(), met.problem(), met.became()), (429, "duplicate".to_owned(), "rejected"));
+    assert_eq!(seconds(&met), 90, "the window begins when the first is settled");
+    gate.add_permits(1);
+    assert_eq!(all(first).await[0].status, 201);
+    let late = send(&service, post("k", "x")).await;
+    assert_eq!((late.status.as_u16(), late.problem()), (429, "duplicate".to_owned()));
+    assert!((1..=90).contains(&seconds(&late)), "{}", seconds(&late));
+    let document: serde_json::Value = serde_json::from_slice(&late.body).unwrap();
+    assert_eq!((&document["status"], &document["title"]), (&429.into(), &"Too Many Requests".into()));
+    assert_eq!(document["retryable"], false, "it would be another run");
+    // With other credentials it is no duplicate of the caller's, and there is no window.
+    let stranger = send(&service, post("k", "x").with("authorization", "another")).await;
+    assert_eq!((stranger.status.as_u16(), stranger.header("retry-after")), (409, ""));
     assert_eq!(effects.count(), 1);
 }
 

@@ -46,6 +46,10 @@ fn each_mistake_is_found_at_its_place() {
             "9:12 warning: rule `submit`: `retry_id` names `idempotency-key`, the key's own header",
         ),
         ("message = \"No.\"", "8:11 warning: rule `submit`: `message` has no effect while duplicates are replayed"),
+        (
+            "reject_status = 429",
+            "8:17 warning: rule `submit`: `reject_status` has no effect while duplicates are replayed",
+        ),
         ("settle_after = \"2min\"", "8:16 warning: rule `submit`: `settle_after` has no effect without `takeover`"),
         ("release_on = [\"5xx\"]", "8:14 warning: rule `submit`: frees the key on 500"),
         ("request_body = \"128 MiB\"", "8:16 warning: rule `submit`: takes bodies up to 128 MiB"),

@@ -231,6 +231,7 @@ fn every_setting_can_be_written() {
         settle_after = \"2min\"
         max_attempts = 3
         on_duplicate = \"reject\"
+        reject_status = 429
         message = \"This order is being submitted.\"
         retry_id = [\"X-Request-Id\"]
         on_in_flight = { wait = \"250ms\" }
@@ -251,6 +252,7 @@ fn every_setting_can_be_written() {
     for expected in [
         "ttl: 1h 30min",
         "unknown_ttl: until someone settles it",
+        "reject_status: 429 with Retry-After",
         "on_in_flight: wait, at most 250ms",
         "release_on: 503, 420-425",
         "unknown_on: 3xx",

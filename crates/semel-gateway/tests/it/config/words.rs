@@ -111,6 +111,7 @@ Records live in: embedded:semel-data (default).
      settle_after         1min (the upstream's whole time-out)
      max_attempts         unlimited (default)
      on_duplicate         replay (preset payment)
+     reject_status        409 (default)
      message              \"Already submitted.\" (also in Chinese) (default)
      retry_id             x-request-id (default)
      on_in_flight         wait, at most 10s (default)
@@ -126,6 +127,20 @@ Records live in: embedded:semel-data (default).
      response_body        8 MiB (default)
 "
     );
+}
+
+#[test]
+fn what_a_rejected_copy_gets_is_said() {
+    let said = |lines: &str| explain(&good(&format!("{RULE}on_duplicate = \"reject\"\n{lines}")));
+    for (lines, expected) in [
+        ("", "A copy of a finished one gets 409 and \"Already submitted.\" (also in Chinese), for 24h.\n"),
+        (
+            "reject_status = 429\nmessage = \"Again?\"\nttl = \"1h\"",
+            "A copy of a finished one gets 429 with Retry-After and \"Again?\", for 1h.\n",
+        ),
+    ] {
+        assert!(said(lines).contains(expected), "{}", said(lines));
+    }
 }
 
 #[test]
