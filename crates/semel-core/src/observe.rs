@@ -126,6 +126,11 @@ pub enum What<'a> {
     RecordMissing,
     /// Work runs without a grant, as the rule says `open`.
     Unguarded(OpenReason),
+    /// A request that was about to run is equal in all but the key to one of the same caller that ran lately, or runs.
+    Suspect {
+        /// Whether it was refused for that.
+        rejected: bool,
+    },
     /// Too many calls were not answered: from now on one a second finds out whether the store is back, and others fail at
     /// once. What belongs to running work is sent all the same.
     BreakerOpened,

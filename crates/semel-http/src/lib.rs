@@ -65,6 +65,7 @@ pub mod principal;
 pub mod problem;
 mod replay;
 mod rule;
+mod suspect;
 mod time;
 mod view;
 
@@ -72,6 +73,7 @@ pub use layer::{Bodies, BoxError, Guard, GuardLayer, HeldBodies, Overdue, Reques
 pub use mark::Mark;
 pub use replay::{ReplayHeaders, recorded_status};
 pub use rule::{Caps, Methods, MissingKey, RejectStatus, Rule, RuleBuilder, RuleError, Rules};
+pub use suspect::Suspect;
 pub use view::RequestView;
 
 /// The Rust of the project's README compiles.

@@ -102,7 +102,8 @@ impl Scrape {
 
     fn rules(&self, e: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         type Pick = fn(&RuleMetrics) -> &Counter;
-        let families: [(&str, &str, Pick); 4] = [
+        let families: [(&str, &str, Pick); 5] = [
+            ("suspects", "Requests equal in all but the key to another of the same caller", |r| &r.suspects),
             ("lease_lost", "Claims whose record another owner held while the work ran", |r| &r.lease_lost),
             ("panics", "Work that panicked", |r| &r.panics),
             ("overheld", "Work that ran into max_hold and was stopped", |r| &r.overheld),

@@ -38,6 +38,7 @@ impl Observer for Metrics {
             What::LeaseLost => rule.lease_lost.add_one(),
             What::Overheld => rule.overheld.add_one(),
             What::Panicked(_) => rule.panics.add_one(),
+            What::Suspect { .. } => rule.suspects.add_one(),
             What::UnknownExpired => self.0.unknown_expired.add_one(),
             What::StoreFailed { call, .. } => {
                 if let Some(op) = op(*call) {

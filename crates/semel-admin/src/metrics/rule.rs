@@ -36,6 +36,8 @@ pub struct RuleMetrics {
     pub panics: Counter,
     /// `semel_overheld_total`: work that ran into `max_hold`.
     pub overheld: Counter,
+    /// `semel_suspects_total`: runs that were equal in all but the key to an earlier one, rejected ones among them.
+    pub suspects: Counter,
     /// `semel_late_settlements_total`: outcomes refused because somebody had said otherwise.
     pub late: Counter,
 }
@@ -51,6 +53,7 @@ impl RuleMetrics {
             lease_lost: Counter::default(),
             panics: Counter::default(),
             overheld: Counter::default(),
+            suspects: Counter::default(),
             late: Counter::default(),
         }
     }

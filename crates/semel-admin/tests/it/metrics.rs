@@ -113,12 +113,16 @@ fn each_event_is_counted_once_under_its_rule() {
     }
     metrics.on(&Event::new(&id, "orders", What::LeaseLost));
     metrics.on(&Event::new(&id, "orders", What::Overheld));
+    metrics.on(&Event::new(&id, "orders", What::Suspect { rejected: false }));
+    metrics.on(&Event::new(&id, "orders", What::Suspect { rejected: true }));
     metrics.on(&Event::new(&id, "orders", What::Panicked("oh")));
     metrics.on(&Event::new(&id, "orders", What::LateSettlementRefused));
     metrics.on(&Event::new(&id, "", What::StoreFailed { call: StoreCall::Settle, error: &failed }));
     metrics.on(&Event::new(&id, "orders", What::Granted).took(Duration::from_millis(3)));
     let rule = metrics.rule("orders");
     assert_eq!((rule.lease_lost.get(), rule.overheld.get(), rule.panics.get(), rule.late.get()), (1, 1, 1, 1));
+    let text = metrics.render(&Levels::default()).unwrap();
+    assert_eq!(value(&text, "semel_suspects_total{rule=\"orders\"}"), Some(2.0));
     assert_eq!(metrics.store_errors(Op::Settle).get(), 1);
     assert_eq!(metrics.claim().snapshot().count, 1);
     assert_eq!(Outcome::ALL.iter().map(|o| metrics.rule("refunds").outcome(*o).get()).sum::<u64>(), 0);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::policy::Policy;
-use super::policy_types::{InFlight, Keep, KeyFormat};
+use super::policy_types::{Fingerprint, InFlight, Keep, KeyFormat, Suspect};
 use super::problem::Problem;
 use super::read::Report;
 use super::setting::{Origin, Setting};
@@ -112,6 +112,7 @@ pub(super) fn check(rule: &str, at: Origin, p: &Policy, whole: &Setting<Duration
         );
     }
     keys(p, &mut refuse);
+    suspects(p, &mut refuse);
     for (a, a_name, b, b_name) in [
         (&p.release_on, "release_on", &p.keep_on, "keep_on"),
         (&p.release_on, "release_on", &p.unknown_on, "unknown_on"),
@@ -146,6 +147,28 @@ fn keys(p: &Policy, refuse: &mut impl FnMut(&[Origin], String, &str, String)) {
             format!("`key_format = \"uuid\"` with a `key_min_length` of {}", *p.key_min_length),
             "a UUID has 36 characters, so no key could pass",
             "leave the length out".to_owned(),
+        );
+    }
+}
+
+/// Whoever asks the same an hour later means it.
+const LONGEST_SUSPECT: Duration = Duration::from_hours(1);
+
+fn suspects(p: &Policy, refuse: &mut impl FnMut(&[Origin], String, &str, String)) {
+    if *p.suspect != Suspect::Off && matches!(*p.fingerprint, Fingerprint::Route | Fingerprint::None) {
+        refuse(
+            &[p.suspect.origin, p.fingerprint.origin],
+            format!("`suspect = \"{}\"` with a fingerprint of {}", *p.suspect, *p.fingerprint),
+            "without the body all requests of a caller to a route are equal, whatever they ask",
+            "fingerprint = \"bytes\", \"json\" or \"form\", or leave suspect out".to_owned(),
+        );
+    }
+    if p.suspect_window.is_zero() || *p.suspect_window > LONGEST_SUSPECT {
+        refuse(
+            &[p.suspect_window.origin],
+            format!("`suspect_window` is {}", show_duration(*p.suspect_window)),
+            "it is the time in which nobody means the same twice",
+            "1h or less".to_owned(),
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::policy_types::{InFlight, Keep, Missing, OnDuplicate, OnStoreError, Strictness};
+use super::policy_types::{InFlight, Keep, Missing, OnDuplicate, OnStoreError, Strictness, Suspect};
 use super::rule::{Mode, Rule};
 use super::setting::Origin;
 use super::store::Durability;
@@ -99,6 +99,17 @@ fn sentences(rule: &Rule) -> Vec<String> {
             )
         }
     });
+    let window = show_duration(*p.suspect_window);
+    match *p.suspect {
+        Suspect::Off => {}
+        Suspect::Count => said.push(format!(
+            "One of the same caller that is equal in all but the key to another within {window} is counted, and runs."
+        )),
+        Suspect::Reject => said.push(format!(
+            "One of the same caller that is equal in all but the key to another within {window} is counted, and gets {} and {}.",
+            *p.reject_status, *p.message
+        )),
+    }
     said.push(match *p.on_in_flight {
         InFlight::Wait(time) => {
             format!("A copy of a running one waits for its answer, at most {}.", show_duration(time))

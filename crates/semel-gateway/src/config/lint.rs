@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::policy_types::{InFlight, Keep, OnDuplicate, OnStoreError};
+use super::policy_types::{InFlight, Keep, OnDuplicate, OnStoreError, Suspect};
 use super::preset::Preset;
 use super::problem::{self, Problem};
 use super::rule::{Mode, Rule};
@@ -175,7 +175,10 @@ fn guarded(config: &Config, rule: &Rule, found: &mut Vec<Problem>) {
     }
     if *p.on_duplicate == OnDuplicate::Replay {
         for (key, origin) in &rule.own {
-            if matches!(*key, "message" | "retry_id" | "reject_status") {
+            // A rejected suspect is told the same, but has no request id to go by.
+            let is_idle =
+                *key == "retry_id" || (matches!(*key, "message" | "reject_status") && *p.suspect != Suspect::Reject);
+            if is_idle {
                 warn(
                     *origin,
                     format!("`{key}` has no effect while duplicates are replayed"),
@@ -183,6 +186,16 @@ fn guarded(config: &Config, rule: &Rule, found: &mut Vec<Problem>) {
                     "leave it out, or reject".to_owned(),
                 );
             }
+        }
+    }
+    if *p.suspect == Suspect::Off {
+        for (key, origin) in rule.own.iter().filter(|(key, _)| *key == "suspect_window") {
+            warn(
+                *origin,
+                format!("`{key}` has no effect without `suspect`"),
+                "nothing is compared, so nothing is remembered for that time",
+                "suspect = \"count\", or leave it out".to_owned(),
+            );
         }
     }
     if !*p.takeover {
@@ -223,6 +236,17 @@ fn guarded(config: &Config, rule: &Rule, found: &mut Vec<Problem>) {
             )
             .why("nobody can tell whether its effect took place, and it is never run again by itself")
             .fix("`semel keys list --state unknown` shows them, `semel keys resolve` settles one"),
+        );
+    }
+    if *p.suspect != Suspect::Off && config.principal.value == Principal::Shared {
+        let origin = if p.suspect.origin.position().is_some() { p.suspect.origin } else { rule.origin };
+        found.push(
+            Problem::note(
+                origin,
+                format!("rule `{name}`: callers without credentials are not compared with each other"),
+            )
+            .why("all callers share one key space, and equal requests of two people are no suspects")
+            .fix("[principal] with header = \"X-Authenticated-User\" or api_key = \"X-Api-Key\""),
         );
     }
     if rule.preset.is_some_and(|preset| preset.value == Preset::Payment) {

@@ -59,7 +59,7 @@ pub use outcome::StatusSet;
 pub use policy::{Line, Policy};
 pub use policy_types::{
     Attempts, Fingerprint, HeaderList, InFlight, JsonFields, Keep, KeyFormat, KeyPattern, Message, Missing,
-    OnDuplicate, OnStoreError, RejectStatus, ReplayHeaders, Strictness,
+    OnDuplicate, OnStoreError, RejectStatus, ReplayHeaders, Strictness, Suspect,
 };
 pub use preset::Preset;
 pub use principal::Principal;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::outcome::StatusSet;
 use super::policy_types::{
     Attempts, Fingerprint, HeaderList, InFlight, Keep, KeyFormat, KeyPattern, Message, Missing, OnDuplicate,
-    OnStoreError, RejectStatus, ReplayHeaders, Strictness,
+    OnStoreError, RejectStatus, ReplayHeaders, Strictness, Suspect,
 };
 use super::read::{Report, Section};
 use super::setting::{Origin, Setting};
@@ -106,6 +106,10 @@ policy! {
     message: Message,
     /// Under `reject`: headers whose equal value marks a network's retry of the same click; it gets the answer.
     retry_id: HeaderList,
+    /// What becomes of a request that is equal in all but the key to one that ran within `suspect_window`, or runs.
+    suspect: Suspect,
+    /// How long a request is remembered for that, from the end of its run.
+    suspect_window: Duration,
     /// What a duplicate of a running request gets.
     on_in_flight: InFlight,
     /// What happens while the store is away.

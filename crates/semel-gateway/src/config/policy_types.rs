@@ -90,6 +90,18 @@ words! {
 }
 
 words! {
+    /// A request that is equal in all but the key to one of the same caller.
+    Suspect {
+        /// Is not looked for.
+        Off = "off",
+        /// Is counted and runs.
+        Count = "count",
+        /// Is counted and refused as a duplicate.
+        Reject = "reject",
+    }
+}
+
+words! {
     /// A request while the store is away.
     OnStoreError {
         /// Gets 503 and is not run.

@@ -10,7 +10,7 @@ use super::outcome::StatusSet;
 use super::policy::{Layer, Policy};
 use super::policy_types::{
     Attempts, Fingerprint, HeaderList, InFlight, Keep, KeyFormat, KeyPattern, Message, Missing, OnDuplicate,
-    OnStoreError, RejectStatus, ReplayHeaders, Strictness, WAIT,
+    OnStoreError, RejectStatus, ReplayHeaders, Strictness, Suspect, WAIT,
 };
 use super::read::{Fault, Node, Read, text};
 use super::server::Limits;
@@ -47,6 +47,8 @@ pub(super) fn mode_key(whole: Duration, limits: &Limits) -> Policy {
         message: Setting::default(Message::Standard),
         // Not the key's header: it is the same in every duplicate, so that nothing would ever be rejected.
         retry_id: Setting::default(HeaderList(vec![REQUEST_ID])),
+        suspect: Setting::default(Suspect::Off),
+        suspect_window: Setting::default(Duration::from_mins(1)),
         on_in_flight: Setting::default(InFlight::Wait(WAIT)),
         on_store_error: Setting::default(OnStoreError::Closed),
         strictness: Setting::default(Strictness::Strict),

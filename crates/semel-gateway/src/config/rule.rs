@@ -103,8 +103,6 @@ fn refuse_later(section: &mut Section<'_>, report: &mut Report) {
     for (key, why) in [
         ("window", "it belongs to the modes digest and expression"),
         ("period", "it belongs to the mode expression"),
-        ("suspect", "equal requests under different keys are not compared in this version"),
-        ("suspect_window", "equal requests under different keys are not compared in this version"),
         ("probe", "unknown outcomes are settled by hand or by their time in this version"),
         ("encrypt", "stored answers are not encrypted in this version"),
         ("shadow", "rules are enforced, or off, in this version"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::outcome::StatusSet;
 use super::policy_types::{
     Attempts, Fingerprint, HeaderList, InFlight, Keep, KeyFormat, KeyPattern, Message, Missing, OnDuplicate,
-    OnStoreError, RejectStatus, ReplayHeaders, Strictness,
+    OnStoreError, RejectStatus, ReplayHeaders, Strictness, Suspect,
 };
 use super::units::{Bytes, show_duration};
 
@@ -47,5 +47,6 @@ by_display!(
     Strictness,
     StatusSet,
     Fingerprint,
-    ReplayHeaders
+    ReplayHeaders,
+    Suspect
 );

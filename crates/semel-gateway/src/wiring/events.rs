@@ -10,7 +10,7 @@ use semel_core::engine::Kept;
 use semel_core::env::Clock;
 use semel_core::observe::{Event, Observer, Seldom, What};
 
-/// How often a failing store is worth a line.
+/// How often what may come in crowds is worth a line.
 const STORE_PAUSE: Duration = Duration::from_secs(10);
 
 /// Writes the log's lines about single requests.
@@ -18,11 +18,17 @@ pub(super) struct EventLog {
     clock: Arc<dyn Clock>,
     store: Seldom,
     unguarded: Seldom,
+    suspects: Seldom,
 }
 
 impl EventLog {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, store: Seldom::every(STORE_PAUSE), unguarded: Seldom::every(STORE_PAUSE) }
+        Self {
+            clock,
+            store: Seldom::every(STORE_PAUSE),
+            unguarded: Seldom::every(STORE_PAUSE),
+            suspects: Seldom::every(STORE_PAUSE),
+        }
     }
 }
 
@@ -76,6 +82,17 @@ impl EventLog {
                 if let Some(withheld) = self.unguarded.next(self.clock.now()) {
                     let why = why.name();
                     tracing::warn!(rule, identity, why, withheld, "ran without a guard, as the rule says open");
+                }
+            }
+            What::Suspect { rejected } => {
+                if let Some(withheld) = self.suspects.next(self.clock.now()) {
+                    let became = if rejected { "rejected" } else { "it runs" };
+                    tracing::warn!(
+                        rule,
+                        identity,
+                        withheld,
+                        "equal in all but the key to another request of its caller: {became}"
+                    );
                 }
             }
             What::BreakerOpened => {

@@ -10,7 +10,9 @@ use semel_http::classify::Outcomes;
 use semel_http::fingerprint::{FingerprintMode, Json, RequestUri, Target};
 use semel_http::key::{self, Syntax};
 use semel_http::principal::{self, Credentials};
-use semel_http::{Caps, MissingKey, RejectStatus, ReplayHeaders, RequestView, Rule, RuleBuilder, RuleError, Rules};
+use semel_http::{
+    Caps, MissingKey, RejectStatus, ReplayHeaders, RequestView, Rule, RuleBuilder, RuleError, Rules, Suspect,
+};
 
 use super::StartError;
 use super::transport::{bytes, size};
@@ -133,6 +135,14 @@ fn make(config: &Config, rule: &config::Rule) -> Result<Rule, StartError> {
         Methods::AllUnsafe => builder.every_method(),
         Methods::These(methods) => builder.methods(methods.iter().cloned()),
     };
+    let suspect = match *p.suspect {
+        config::Suspect::Off => None,
+        config::Suspect::Count => Some(Suspect::Count),
+        config::Suspect::Reject => Some(Suspect::Reject),
+    };
+    if let Some(what) = suspect {
+        builder = builder.suspect(what, *p.suspect_window);
+    }
     if *p.per_route {
         builder = builder.per_route();
     }
@@ -269,6 +279,16 @@ mod tests {
         ] {
             assert_eq!(made(lines).reject_status, expected, "{lines}");
         }
+    }
+
+    #[test]
+    fn suspects_are_looked_for_as_the_file_says() {
+        let of = |lines| made(lines).suspect();
+        let minute = std::time::Duration::from_secs(60);
+        assert_eq!(of(""), None, "it costs something");
+        assert_eq!(of("suspect = \"off\""), None);
+        assert_eq!(of("suspect = \"count\""), Some((Suspect::Count, minute)));
+        assert_eq!(of("suspect = \"reject\"\nsuspect_window = \"2min\""), Some((Suspect::Reject, 2 * minute)));
     }
 
     #[test]

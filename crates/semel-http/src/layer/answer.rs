@@ -72,6 +72,10 @@ impl Answering {
                 let lost = is_guarded && matches!(kept, Kept::Lost { .. });
                 return Flowed::Ended(if complete && !lost { End::Clean } else { End::Cut });
             }
+            Done::Suspect { left } => {
+                let message = self.0.rule.policy.message().cloned();
+                return Flowed::Answer(Ok(self.refused(&Refusal::Duplicate { message, rest_of_window: Some(left) })));
+            }
             Done::Failed(error) => return Flowed::Answer(Err(error)),
             Done::Broken => {
                 return Flowed::Answer(Ok(self.problem(&Problem::new(ProblemKind::UpstreamBroken))));

@@ -20,7 +20,10 @@ use super::{
     future::Flowed,
     work::{Done, Work},
 };
-use crate::problem::{Problem, ProblemKind};
+use crate::{
+    problem::{Problem, ProblemKind},
+    suspect::Asked,
+};
 
 /// A client that leaves while its body is read has claimed nothing; one that leaves later stops waiting, and the work
 /// goes on.
@@ -74,6 +77,9 @@ where
     R::Error: Into<BoxError>,
 {
     let (rule, engine) = (&ticket.rule, &ticket.shared.engine);
+    if rule.suspects.is_some() {
+        work.asked = Asked::of(claimant.scope, &claimant.caller, &fingerprint).map(Box::new);
+    }
     let Claimant { scope, caller, shown, upgrade } = claimant;
     // The offer is not taken up: the answer to a guarded request is recorded.
     if upgrade {

@@ -5,6 +5,7 @@
 //! - `aside`: fingerprints, those of large bodies on a thread of their own.
 //! - `flow`: body → fingerprint → engine → answer, for one guarded request.
 //! - `work`: what runs under the grant; `sign`: what the service is told of it; `record`: the recording of its answer.
+//! - `watch`: what is remembered of it by rules that look for suspects.
 //! - `then`: one future after another.
 //! - `early`: answers that go ahead of their recording.
 //! - `answer`: from what the engine says to an answer.
@@ -25,6 +26,7 @@ mod seen;
 mod service;
 mod sign;
 mod then;
+mod watch;
 mod work;
 
 use std::{

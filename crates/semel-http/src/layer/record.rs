@@ -25,6 +25,7 @@ use super::{
     bodies::Held,
     early::Early,
     gather::{Gather, Gathered, Whole, next},
+    watch::Watched,
     work::{Done, Given},
 };
 use crate::{
@@ -67,6 +68,8 @@ pub(super) struct Recorder {
     pub(super) ticket: Arc<Ticket>,
     /// Whether there is a grant behind the run.
     pub(super) is_guarded: bool,
+    /// Until the end of the run.
+    pub(super) watched: Option<Box<Watched>>,
 }
 
 impl Recorder {
@@ -127,8 +130,8 @@ impl Recorder {
         };
         let verdict = match mark {
             Mark::Keep => Verdict::Keep(outcome()),
-            Mark::Release => Verdict::Release { counts: true, answer: Some(outcome()) },
-            Mark::NothingSent => Verdict::Release { counts: false, answer: Some(outcome()) },
+            Mark::Release => self.release(true, Some(outcome())),
+            Mark::NothingSent => self.release(false, Some(outcome())),
             Mark::Unknown | Mark::Lost => Verdict::Unknown { last: Some(status_words(head.status)) },
         };
         // What is recorded is the store's to count.
@@ -169,11 +172,19 @@ impl Recorder {
         self.failed("the answer broke off")
     }
 
+    /// Nothing took effect: the key is free.
+    fn release(&self, counts: bool, answer: Option<Outcome>) -> Verdict {
+        if let Some(watched) = &self.watched {
+            watched.leaves_nothing();
+        }
+        Verdict::Release { counts, answer }
+    }
+
     /// What it means that there is no whole answer.
     fn failed(&self, why: &str) -> Verdict {
         match self.rule().classify.failed() {
-            Mark::Release => Verdict::Release { counts: true, answer: None },
-            Mark::NothingSent => Verdict::Release { counts: false, answer: None },
+            Mark::Release => self.release(true, None),
+            Mark::NothingSent => self.release(false, None),
             Mark::Unknown | Mark::Lost | Mark::Keep => Verdict::Unknown { last: Some(why.into()) },
         }
     }
@@ -235,8 +246,8 @@ impl Recorder {
                 let head = encode_head(status, &headers, trailers.as_ref(), &self.rule().replay);
                 Verdict::Keep(Outcome::without_body(Format::HTTP, head, Withheld::TooLarge { len }))
             }
-            Mark::Release => Verdict::Release { counts: true, answer: None },
-            Mark::NothingSent => Verdict::Release { counts: false, answer: None },
+            Mark::Release => self.release(true, None),
+            Mark::NothingSent => self.release(false, None),
             Mark::Unknown | Mark::Lost => Verdict::Unknown { last: Some(status_words(status)) },
         };
         Ran { value: Done::Streamed { complete: reader.frames.is_some() }, verdict }

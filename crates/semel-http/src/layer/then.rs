@@ -20,12 +20,16 @@ where
 }
 
 pin_project! {
-    /// See [`then`]. An async block holds the second future twice, and the output of the first beside it.
+    /// See [`then`]; or nothing but an output. An async block holds the second future twice, and the output of the first beside it.
     #[project = ThenProj]
     #[must_use = "futures do nothing unless polled"]
-    pub(super) enum Then<A, N, B> {
+    pub(super) enum Then<A, N, B>
+    where
+        B: Future,
+    {
         First { #[pin] first: A, next: Option<N> },
         Second { #[pin] second: B },
+        Ended { output: Option<B::Output> },
     }
 }
 
@@ -48,6 +52,9 @@ where
                     }
                 }
                 ThenProj::Second { second } => return second.poll(cx),
+                ThenProj::Ended { output } => {
+                    return Poll::Ready(output.take().expect("a future is not polled after it was ready"));
+                }
             };
             self.set(Self::Second { second });
         }
@@ -77,6 +84,9 @@ mod tests {
         let (tell, told) = oneshot::channel();
         drop(tell);
         assert_eq!(make(told).now_or_never(), Some(0));
+        let mut ended = make(oneshot::channel().1);
+        ended.set(Then::Ended { output: Some(3) });
+        assert_eq!(ended.now_or_never(), Some(3));
     }
 
     #[test]

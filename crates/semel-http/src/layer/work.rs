@@ -1,18 +1,26 @@
 //! What runs under the grant: the inner service.
 
-use std::{future::Future, ops::ControlFlow, sync::Arc};
+use std::{future::Future, ops::ControlFlow, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use semel_core::{
     boxed,
-    engine::{Ran, Run},
+    engine::{Ran, Run, Verdict},
 };
 use tower_service::Service;
 
-use super::{BoxError, RequestBody, admit::Ticket, gather::Whole, record::Recorder, sign::sign, then::then};
-use crate::problem::ProblemKind;
+use super::{
+    BoxError, RequestBody,
+    admit::Ticket,
+    gather::Whole,
+    record::Recorder,
+    sign::sign,
+    then::{Then, then},
+    watch,
+};
+use crate::{problem::ProblemKind, suspect::Asked};
 
 /// What is needed to run; dropped as soon as the claim is not ours.
 ///
@@ -24,6 +32,8 @@ pub(super) struct Work<S> {
     pub(super) head: http::request::Parts,
     /// Empty until it has been read.
     pub(super) body: Whole,
+    /// What it asks, where the rule looks for suspects.
+    pub(super) asked: Option<Box<Asked>>,
 }
 
 /// What the work gives to the first caller.
@@ -34,6 +44,8 @@ pub(super) enum Done<E> {
     Failed(E),
     /// The answer broke off.
     Broken,
+    /// It was not run: the same was asked under another key, and is a duplicate for that long.
+    Suspect { left: Duration },
     /// The answer went ahead; whether all of it was handed over.
     Streamed { complete: bool },
 }
@@ -51,7 +63,7 @@ pub(super) struct Given {
 impl<S> Work<S> {
     /// `service` was polled ready.
     pub(super) fn begin(ticket: Arc<Ticket>, service: S, head: http::request::Parts) -> Box<Self> {
-        boxed(|| Self { ticket, service, head, body: Whole::default() })
+        boxed(|| Self { ticket, service, head, body: Whole::default(), asked: None })
     }
 
     /// Not async itself: what the service has taken is not carried along.
@@ -62,7 +74,15 @@ impl<S> Work<S> {
         R: Body<Data = Bytes>,
         R::Error: Into<BoxError>,
     {
-        let Self { ticket, mut service, mut head, body } = *self;
+        let Self { ticket, mut service, mut head, body, asked } = *self;
+        let watched = match asked.map(|asked| watch::begin(&ticket, &asked)) {
+            None => None,
+            Some(Ok(watched)) => watched,
+            Some(Err(left)) => {
+                let verdict = Verdict::Release { counts: false, answer: None };
+                return Then::Ended { output: Some(Ran { value: Done::Suspect { left }, verdict }) };
+            }
+        };
         let is_guarded = run.unguarded().is_none();
         sign(&mut head.headers, &run, ticket.shared.engine.facts().fence);
         if ticket.shared.run_in_extensions {
@@ -70,7 +90,7 @@ impl<S> Work<S> {
         }
         let answer = service.call(Request::from_parts(head, RequestBody::whole(body, run)));
         then(answer, move |answer| {
-            let recorder = Recorder { ticket, is_guarded };
+            let recorder = Recorder { ticket, is_guarded, watched };
             match answer {
                 Ok(answer) => ControlFlow::Continue(recorder.record(answer)),
                 Err(error) => ControlFlow::Break(recorder.failure(error)),

@@ -17,7 +17,11 @@ use crate::{
     names::{IDEMPOTENCY_KEY, X_REQUEST_ID},
     principal::{Credentials, Identify},
     replay::ReplayHeaders,
+    suspect::{Suspect, Suspects},
 };
+
+/// Whoever asks the same an hour later means it.
+const LONGEST_SUSPECT: Duration = Duration::from_secs(3_600);
 
 /// Builds a [`Rule`]; see [`Rule::key`].
 ///
@@ -53,6 +57,7 @@ pub struct RuleBuilder {
     /// For money.
     payment: bool,
     reject_status: RejectStatus,
+    suspect: Option<(Suspect, Duration)>,
 }
 
 impl RuleBuilder {
@@ -75,6 +80,7 @@ impl RuleBuilder {
             retry_id: vec![X_REQUEST_ID.clone()],
             payment: false,
             reject_status: RejectStatus::default(),
+            suspect: None,
         }
     }
 
@@ -219,11 +225,32 @@ impl RuleBuilder {
         self
     }
 
+    /// Looks for requests of one caller that are equal in all but the key and come within `window` of each other: what the
+    /// fingerprint compares, in the memory of this process, for at most the last 57,344 requests of the rule. Callers who
+    /// cannot be told apart (no principal, no credentials) are not compared. Not looked for unless said so: it costs a
+    /// fresh key a digest that is kept, and a look.
+    pub const fn suspect(mut self, what: Suspect, window: Duration) -> Self {
+        self.suspect = Some((what, window));
+        self
+    }
+
     /// The rule.
     ///
     /// # Errors
     /// [`RuleError`] says what is missing or cannot be.
     pub fn build(self) -> Result<Rule, RuleError> {
+        let suspects = match self.suspect {
+            None => None,
+            Some(_) if matches!(self.fingerprint, FingerprintMode::Route | FingerprintMode::None) => {
+                return Err(RuleError::Suspect(
+                    "this fingerprint leaves out the body, so that all requests of a caller to a route are equal",
+                ));
+            }
+            Some((_, window)) if window.is_zero() || window > LONGEST_SUSPECT => {
+                return Err(RuleError::Suspect("its window is not between a nanosecond and an hour"));
+            }
+            Some((what, window)) => Some(Suspects::new(what, window)),
+        };
         Ok(Rule {
             principal: self.principal.ok_or(RuleError::NoPrincipal)?,
             policy: self.policy.build().map_err(RuleError::Policy)?,
@@ -241,6 +268,7 @@ impl RuleBuilder {
             retry_id: self.retry_id,
             unwarned: AtomicBool::new(self.payment),
             reject_status: self.reject_status,
+            suspects,
             nameless: Seldom::every(Duration::from_secs(60)),
             unread: Seldom::every(Duration::from_secs(60)),
         })
@@ -273,6 +301,8 @@ pub enum RuleError {
     Policy(PolicyError),
     /// The service's name cannot be.
     Service(BadName),
+    /// Suspects cannot be looked for, for this reason.
+    Suspect(&'static str),
 }
 
 /// The words of [`Display`](fmt::Display): a `main` that returns the error writes this form.
@@ -292,6 +322,7 @@ impl fmt::Display for RuleError {
             ),
             Self::Policy(why) => why.fmt(f),
             Self::Service(why) => why.fmt(f),
+            Self::Suspect(why) => write!(f, "suspect: {why}"),
         }
     }
 }
@@ -299,7 +330,7 @@ impl fmt::Display for RuleError {
 impl std::error::Error for RuleError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::NoPrincipal => None,
+            Self::NoPrincipal | Self::Suspect(_) => None,
             Self::Policy(why) => Some(why),
             Self::Service(why) => Some(why),
         }
@@ -350,5 +381,15 @@ mod tests {
         let shared = || Rule::key().principal(principal::shared());
         assert!(matches!(shared().service("Orders!").build(), Err(RuleError::Service(_))));
         assert!(matches!(shared().policy(|p| p.max_attempts(0)).build(), Err(RuleError::Policy(_))));
+        let suspect = |seconds| shared().suspect(Suspect::Count, Duration::from_secs(seconds));
+        assert!(suspect(60).build().is_ok() && suspect(3_600).build().is_ok());
+        for wrong in [
+            suspect(0),
+            suspect(3_601),
+            suspect(60).fingerprint(FingerprintMode::Route),
+            suspect(60).fingerprint(FingerprintMode::None),
+        ] {
+            assert!(matches!(wrong.build(), Err(RuleError::Suspect(_))));
+        }
     }
 }

@@ -5,6 +5,7 @@ mod builder;
 use std::{
     fmt,
     sync::{Arc, atomic::AtomicBool},
+    time::Duration,
 };
 
 pub use builder::{RuleBuilder, RuleError};
@@ -17,6 +18,7 @@ use crate::{
     key::ExtractKey,
     principal::{Credentials, Identify},
     replay::ReplayHeaders,
+    suspect::{Suspect, Suspects},
     view::RequestView,
 };
 
@@ -57,6 +59,8 @@ pub struct Rule {
     pub(crate) unwarned: AtomicBool,
     /// What a rejected duplicate is answered with.
     pub reject_status: RejectStatus,
+    /// What its requests asked lately, where it looks for equal ones under different keys.
+    pub(crate) suspects: Option<Suspects>,
     /// Keeps lines about requests without a principal from filling the log.
     pub(crate) nameless: Seldom,
     /// The same for answers whose `Semel-Outcome` is no word of ours.
@@ -73,6 +77,12 @@ impl Rule {
     #[must_use]
     pub fn name(&self) -> &str {
         self.policy.name()
+    }
+
+    /// What becomes of requests that are equal in all but the key, and within which time, where that is looked for.
+    #[must_use]
+    pub fn suspect(&self) -> Option<(Suspect, Duration)> {
+        self.suspects.as_ref().map(|suspects| (suspects.what, suspects.window))
     }
 }
 

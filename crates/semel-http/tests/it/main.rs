@@ -15,3 +15,4 @@ mod replays;
 mod room;
 mod routers;
 mod support;
+mod suspects;

@@ -50,6 +50,11 @@ fn each_mistake_is_found_at_its_place() {
             "reject_status = 429",
             "8:17 warning: rule `submit`: `reject_status` has no effect while duplicates are replayed",
         ),
+        ("suspect_window = \"5s\"", "8:18 warning: rule `submit`: `suspect_window` has no effect without `suspect`"),
+        (
+            "suspect = \"reject\"\nretry_id = \"X-Click\"\nmessage = \"No.\"\nreject_status = 429",
+            "9:12 warning: rule `submit`: `retry_id` has no effect while duplicates are replayed",
+        ),
         ("settle_after = \"2min\"", "8:16 warning: rule `submit`: `settle_after` has no effect without `takeover`"),
         ("release_on = [\"5xx\"]", "8:14 warning: rule `submit`: frees the key on 500"),
         ("request_body = \"128 MiB\"", "8:16 warning: rule `submit`: takes bodies up to 128 MiB"),
@@ -84,6 +89,16 @@ fn payments_want_a_store_and_a_principal() {
     assert!(
         findings(&text).contains(&"10:14 warning: rule `submit`: payments under durability = \"process\"".to_owned())
     );
+}
+
+#[test]
+fn suspects_want_callers_that_can_be_told_apart() {
+    let text = RULE.replace("header = \"X-User\"", "shared = true") + "suspect = \"reject\"";
+    assert_eq!(
+        findings(&text),
+        ["8:11 note: rule `submit`: callers without credentials are not compared with each other"]
+    );
+    assert_eq!(findings(&format!("{RULE}suspect = \"reject\"")), [] as [String; 0]);
 }
 
 #[test]

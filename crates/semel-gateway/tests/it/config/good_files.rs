@@ -234,6 +234,8 @@ fn every_setting_can_be_written() {
         reject_status = 429
         message = \"This order is being submitted.\"
         retry_id = [\"X-Request-Id\"]
+        suspect = \"reject\"
+        suspect_window = \"5s\"
         on_in_flight = { wait = \"250ms\" }
         on_store_error = \"open\"
         strictness = \"relaxed\"
@@ -253,6 +255,8 @@ fn every_setting_can_be_written() {
         "ttl: 1h 30min",
         "unknown_ttl: until someone settles it",
         "reject_status: 429 with Retry-After",
+        "suspect: reject",
+        "suspect_window: 5s",
         "on_in_flight: wait, at most 250ms",
         "release_on: 503, 420-425",
         "unknown_on: 3xx",

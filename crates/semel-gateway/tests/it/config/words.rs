@@ -114,6 +114,8 @@ Records live in: embedded:semel-data (default).
      reject_status        409 (default)
      message              \"Already submitted.\" (also in Chinese) (default)
      retry_id             x-request-id (default)
+     suspect              off (default)
+     suspect_window       1min (default)
      on_in_flight         wait, at most 10s (default)
      on_store_error       closed (preset payment)
      strictness           strict (preset payment)
@@ -140,6 +142,26 @@ fn what_a_rejected_copy_gets_is_said() {
         ),
     ] {
         assert!(said(lines).contains(expected), "{}", said(lines));
+    }
+}
+
+#[test]
+fn what_becomes_of_suspects_is_said() {
+    let said = |lines: &str| explain(&good(&format!("{RULE}{lines}")));
+    assert!(!said("").contains("equal in all but the key"));
+    let head = "One of the same caller that is equal in all but the key to another within";
+    for (lines, expected) in [
+        ("suspect = \"count\"", "1min is counted, and runs.\n"),
+        (
+            "suspect = \"reject\"\nsuspect_window = \"5s\"\nmessage = \"Twice?\"",
+            "5s is counted, and gets 409 and \"Twice?\".\n",
+        ),
+        (
+            "suspect = \"reject\"\nreject_status = 429",
+            "1min is counted, and gets 429 with Retry-After and \"Already submitted.\" (also in Chinese).\n",
+        ),
+    ] {
+        assert!(said(lines).contains(&format!("   {head} {expected}")), "{}", said(lines));
     }
 }
 
