@@ -55,6 +55,7 @@
 //! store when fresh and one when it is a duplicate.
 
 pub mod classify;
+mod cors;
 pub mod fingerprint;
 pub mod key;
 mod layer;
@@ -69,6 +70,7 @@ mod suspect;
 mod time;
 mod view;
 
+pub use cors::{BadOrigin, Cors};
 pub use layer::{Bodies, BoxError, Guard, GuardLayer, HeldBodies, Overdue, RequestBody, ResponseBody, ResponseFuture};
 pub use mark::Mark;
 pub use replay::{ReplayHeaders, recorded_status};

@@ -27,6 +27,7 @@ pub static SEMEL_OUTCOME: HeaderName = HeaderName::from_static("semel-outcome");
 pub static SEMEL_PROBE: HeaderName = HeaderName::from_static("semel-probe");
 /// The request id that most stacks send.
 pub static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) static RETRY_AFTER: HeaderName = http::header::RETRY_AFTER;
 pub(crate) static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 pub(crate) static TRUE: HeaderValue = HeaderValue::from_static("true");

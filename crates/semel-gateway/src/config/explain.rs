@@ -27,6 +27,13 @@ fn write_rules(out: &mut String, config: &Config) -> fmt::Result {
         Principal::Shared => writeln!(out, "All callers share one key space ({}).", config.principal.origin)?,
         told => writeln!(out, "Callers are told apart by: {told} ({}).", config.principal.origin)?,
     }
+    if let Some(cors) = &config.listen.cors {
+        writeln!(
+            out,
+            "Pages of {} may send keys where the service lets them, and read what the gateway answers ({}).",
+            cors.value, cors.origin
+        )?;
+    }
     writeln!(out, "Records live in: {} ({}).", config.store.url.value, config.store.url.origin)?;
     for (index, rule) in config.rules.iter().enumerate() {
         writeln!(out)?;

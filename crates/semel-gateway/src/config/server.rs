@@ -3,9 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use semel_http::Cors;
+
 use super::flags::Flags;
 use super::problem::Problem;
-use super::read::{Fault, Report, Section, socket_addr};
+use super::read::{Fault, Node, Read, Report, Section, one_or_many, socket_addr};
 use super::rule::Rule;
 use super::setting::{Origin, Setting};
 use super::units::Bytes;
@@ -20,6 +22,20 @@ pub struct Listen {
     pub admin: Setting<SocketAddr>,
     /// What to make of `X-Forwarded-*` that come with a request. `append`.
     pub forwarded: Setting<Forwarded>,
+    /// The origins whose pages may read what the gateway answers by itself, and send keys where the service lets them send
+    /// anything. None.
+    pub cors: Option<Setting<Cors>>,
+}
+
+impl Read for Cors {
+    fn read(node: &Node<'_>) -> Result<Self, Fault> {
+        let fix = "each origin as browsers send it, like cors = [\"https://shop.example.com\"]";
+        let origins: Vec<String> = one_or_many(node)?;
+        if origins.is_empty() {
+            return Err(Fault::new("names no origin").fix("leave it out where no page of another origin calls"));
+        }
+        Self::origins(&origins).map_err(|why| Fault::new(format!("names what is no origin: {why}")).fix(fix))
+    }
 }
 
 words! {
@@ -44,9 +60,11 @@ impl Listen {
         let http = section.read_or("http", HTTP, report);
         let admin = section.read_or("admin", ADMIN, report);
         let forwarded = section.read_or("forwarded", Forwarded::Append, report);
+        let cors = section.read("cors", report);
         section.finish(report);
         let listen = Self {
             forwarded,
+            cors,
             http: flag_over("--listen", flags.listen.as_deref(), socket_addr, http, report),
             admin: flag_over("--admin", flags.admin.as_deref(), socket_addr, admin, report),
         };

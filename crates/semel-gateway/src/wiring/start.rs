@@ -138,11 +138,15 @@ pub async fn start(config: &Config, version: &str) -> Result<Gateway, StartError
         instance: format!("{:016x}", u64::from_be_bytes(instance)).into(),
         rules: config.rules_digest().into(),
     };
+    let mut guard = GuardLayer::proxied(engine.clone(), table).bodies(bodies);
+    if let Some(cors) = &config.listen.cors {
+        guard = guard.cors(cors.value.clone());
+    }
     let plan = Plan {
         env: env.clone(),
         probes: Arc::new(probes),
         metrics,
-        guard: GuardLayer::proxied(engine.clone(), table).bodies(bodies),
+        guard,
         routes: Arc::new(config.rules.clone()),
         upstreams,
         forwarded: transport::forwarded(config),

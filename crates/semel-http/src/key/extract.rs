@@ -15,7 +15,7 @@ pub trait ExtractKey: Send + Sync + 'static {
     /// [`KeyError`] where there is something that is no key. It is never taken for a missing one.
     fn extract<'a>(&self, request: &RequestView<'a>) -> Result<Option<Cow<'a, str>>, KeyError>;
 
-    /// Calls `each` with the header fields it reads: CORS answers and start-up summaries name them.
+    /// Calls `each` with the header fields it reads: what a preflight is told to allow ([`Cors`](crate::Cors)).
     fn headers(&self, each: &mut dyn FnMut(&HeaderName)) {
         let _ = each;
     }

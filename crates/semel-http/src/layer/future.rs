@@ -14,6 +14,7 @@ use pin_project_lite::pin_project;
 use super::{ResponseBody, body::End, early::Listener, gather::Whole};
 use crate::{
     Mark,
+    cors::Across,
     names::{IDEMPOTENCY_STATUS, Status},
     problem::{Asker, Problem, ProblemKind},
 };
@@ -37,6 +38,7 @@ pin_project! {
     pub struct ResponseFuture<F, R, E> {
         #[pin]
         state: State<F, R, E>,
+        across: Option<Box<Across>>,
     }
 }
 
@@ -50,16 +52,16 @@ pin_project! {
 }
 
 impl<F, R, E> ResponseFuture<F, R, E> {
-    pub(super) const fn passed(future: F, status: Option<Status>) -> Self {
-        Self { state: State::Passed { future, status } }
+    pub(super) const fn passed(future: F, status: Option<Status>, across: Option<Box<Across>>) -> Self {
+        Self { state: State::Passed { future, status }, across }
     }
 
-    pub(super) const fn refused(answer: Box<Response<Bytes>>) -> Self {
-        Self { state: State::Refused { answer: Some(answer) } }
+    pub(super) const fn refused(answer: Box<Response<Bytes>>, across: Option<Box<Across>>) -> Self {
+        Self { state: State::Refused { answer: Some(answer) }, across }
     }
 
-    pub(super) const fn guarded(flow: Flow<R, E>, listener: Listener) -> Self {
-        Self { state: State::Guarded { flow: Some(flow), listener } }
+    pub(super) const fn guarded(flow: Flow<R, E>, listener: Listener, across: Option<Box<Across>>) -> Self {
+        Self { state: State::Guarded { flow: Some(flow), listener }, across }
     }
 }
 
@@ -80,21 +82,41 @@ where
     type Output = Result<Response<ResponseBody<R>>, E>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().state.project() {
-            StateProj::Passed { future, status } => {
-                let mut answer = ready!(future.poll(cx))?.map(ResponseBody::passed);
-                if let Some(status) = *status {
-                    let status = became(status, answer.extensions().get());
-                    answer.headers_mut().insert(&IDEMPOTENCY_STATUS, status.value());
-                }
-                Poll::Ready(Ok(answer))
-            }
-            StateProj::Refused { answer } => {
-                let answer = answer.take().expect("a future is not polled after it was ready");
-                Poll::Ready(Ok((*answer).map(|data| ResponseBody::whole(Whole { data, trailers: None }))))
-            }
-            StateProj::Guarded { flow, listener } => poll_guarded(flow, listener, cx),
+        let this = self.project();
+        let mut answer = answered(this.state, cx);
+        if let Some(across) = this.across
+            && let Poll::Ready(Ok(answer)) = &mut answer
+        {
+            across.tell(answer.headers_mut());
         }
+        answer
+    }
+}
+
+#[inline]
+fn answered<F, R, E>(
+    state: Pin<&mut State<F, R, E>>,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Response<ResponseBody<R>>, E>>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+    R: Send + 'static,
+    E: Send + 'static,
+{
+    match state.project() {
+        StateProj::Passed { future, status } => {
+            let mut answer = ready!(future.poll(cx))?.map(ResponseBody::passed);
+            if let Some(status) = *status {
+                let status = became(status, answer.extensions().get());
+                answer.headers_mut().insert(&IDEMPOTENCY_STATUS, status.value());
+            }
+            Poll::Ready(Ok(answer))
+        }
+        StateProj::Refused { answer } => {
+            let answer = answer.take().expect("a future is not polled after it was ready");
+            Poll::Ready(Ok((*answer).map(|data| ResponseBody::whole(Whole { data, trailers: None }))))
+        }
+        StateProj::Guarded { flow, listener } => poll_guarded(flow, listener, cx),
     }
 }
 

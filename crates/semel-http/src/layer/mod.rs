@@ -43,7 +43,11 @@ pub use service::Guard;
 use tokio::sync::Semaphore;
 use tower_layer::Layer;
 
-use crate::rule::{Rule, Rules};
+use crate::{
+    cors::Cors,
+    rule::{Rule, Rules},
+    view::RequestView,
+};
 
 /// A boxed error, as bodies have it.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -61,6 +65,7 @@ pub(crate) struct Shared {
     forgets: bool,
     /// For fingerprints that take long, over all services of the layer.
     turns: Arc<Semaphore>,
+    cors: Option<Cors>,
     /// Whether the service finds the run in the request's extensions, and not in its body alone.
     run_in_extensions: bool,
 }
@@ -69,6 +74,15 @@ pub(crate) struct Shared {
 enum RuleSet {
     One(Arc<Rule>),
     Many(Arc<Box<dyn Rules>>),
+}
+
+impl RuleSet {
+    fn find(&self, request: &RequestView<'_>) -> Option<Arc<Rule>> {
+        match self {
+            Self::One(rule) => Some(Arc::clone(rule)),
+            Self::Many(rules) => rules.find(request),
+        }
+    }
 }
 
 impl GuardLayer {
@@ -94,7 +108,7 @@ impl GuardLayer {
     fn made(engine: Engine, rules: RuleSet, run_in_extensions: bool) -> Self {
         let forgets = engine.facts().durability == Durability::None;
         let (bodies, turns) = (Bodies::default(), aside::turns());
-        let shared = Shared { engine, rules, bodies, forgets, turns, run_in_extensions };
+        let shared = Shared { engine, rules, bodies, forgets, turns, cors: None, run_in_extensions };
         if let RuleSet::One(rule) = &shared.rules {
             shared.look_at(rule);
         }
@@ -105,6 +119,15 @@ impl GuardLayer {
     #[must_use]
     pub fn bodies(mut self, bodies: Bodies) -> Self {
         Arc::make_mut(&mut self.0).bodies = bodies;
+        self
+    }
+
+    /// Lets pages of other origins send keys, and read what became of their requests: see [`Cors`]. Without it the guard
+    /// adds nothing to what the service says to browsers. Not needed where a CORS layer in front of the guard allows the
+    /// key's header field and exposes those of [`names`](crate::names).
+    #[must_use]
+    pub fn cors(mut self, cors: Cors) -> Self {
+        Arc::make_mut(&mut self.0).cors = Some(cors);
         self
     }
 }

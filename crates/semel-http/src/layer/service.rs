@@ -20,7 +20,10 @@ use super::{
     seen::Seen,
     work::Work,
 };
-use crate::view::RequestView;
+use crate::{
+    cors::{Across, Cors},
+    view::RequestView,
+};
 
 /// A service with the guard in front; made by [`GuardLayer`](super::GuardLayer).
 ///
@@ -61,11 +64,15 @@ where
         if seen.ours {
             strip(request.headers_mut());
         }
+        let across = match &self.shared.cors {
+            None => None,
+            Some(cors) => across(cors, &self.shared, &RequestView::of(&request)),
+        };
         match admit(&self.shared, &RequestView::of(&request), seen, request.body().size_hint().lower()) {
             Admitted::Passes(status) => {
-                ResponseFuture::passed(self.inner.call(request.map(RequestBody::passed)), status)
+                ResponseFuture::passed(self.inner.call(request.map(RequestBody::passed)), status, across)
             }
-            Admitted::Refused(answer) => ResponseFuture::refused(answer),
+            Admitted::Refused(answer) => ResponseFuture::refused(answer, across),
             Admitted::Guarded(ticket, claimant) => {
                 // The instance that was polled ready goes with the request. It is dropped, with the permits it holds, as
                 // soon as the claim is not ours: duplicates that wait hold nothing of an inner limit.
@@ -74,10 +81,15 @@ where
                 let listener = Listener(Arc::clone(&ticket));
                 let (head, body) = request.into_parts();
                 let work = Work::begin(ticket, ready, head);
-                ResponseFuture::guarded(pinned(|| flow::guarded(claimant, work, body)), listener)
+                ResponseFuture::guarded(pinned(|| flow::guarded(claimant, work, body)), listener, across)
             }
         }
     }
+}
+
+#[cold]
+fn across(cors: &Cors, shared: &Shared, request: &RequestView<'_>) -> Option<Box<Across>> {
+    cors.asked(request, |method| shared.rules.find(&RequestView { method, ..*request }))
 }
 
 impl<S: fmt::Debug> fmt::Debug for Guard<S> {

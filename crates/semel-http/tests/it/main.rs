@@ -4,6 +4,7 @@
 mod admission;
 mod bodies;
 mod copies;
+mod cors;
 mod documents;
 mod large;
 mod leaving;

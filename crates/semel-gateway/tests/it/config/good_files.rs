@@ -300,7 +300,9 @@ fn the_values_that_the_example_names_are_those_in_force() {
         .lines()
         .map(|line| line.strip_prefix("# ").filter(|l| l.split(' ').nth(1) == Some("=")).unwrap_or(line))
         .filter(|line| {
-            !["secret_file", "threads", "host", "release_on", "takeover"].iter().any(|key| line.starts_with(key))
+            !["secret_file", "threads", "host", "release_on", "takeover", "cors"]
+                .iter()
+                .any(|key| line.starts_with(key))
         })
         .map(|line| format!("{line}\n"))
         .collect();

@@ -166,6 +166,20 @@ fn what_becomes_of_suspects_is_said() {
 }
 
 #[test]
+fn pages_of_other_origins_are_named() {
+    let said = |lines: &str| explain(&good(&format!("{RULE}{lines}")));
+    assert!(!said("").contains("Pages of"));
+    let words = said("[listen]\ncors = [\"https://shop.example.com\", \"http://localhost:5173\"]");
+    assert!(
+        words.contains(
+            "Pages of https://shop.example.com, http://localhost:5173 may send keys where the service lets them, and read \
+             what the gateway answers (line 9).\n"
+        ),
+        "{words}"
+    );
+}
+
+#[test]
 fn what_may_run_again_is_said_and_not_promised_away() {
     let text = format!(
         "{RULE}takeover = true\nupstream_idempotent = true\nstrictness = \"relaxed\"\non_store_error = \"open\"\n\
