@@ -5,6 +5,8 @@
 //! text/plain gets the sentence alone.
 
 mod asker;
+#[cfg(feature = "axum")]
+mod axum;
 mod kind;
 mod write;
 

@@ -1,14 +1,16 @@
 //! In axum.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, time::Duration};
 
 use axum::{Router, body::Body, extract::Path, routing::post as route};
 use http::Request;
+use http_body_util::BodyExt;
 use semel_core::{
     engine::Engine,
     identity::{Principal, PrincipalKind},
+    refusal::Refusal,
 };
-use semel_http::{GuardLayer, Rule, principal};
+use semel_http::{GuardLayer, Rule, principal, problem::Problem};
 use tower::ServiceExt;
 
 use crate::support::rule;
@@ -57,4 +59,19 @@ async fn a_principal_from_an_extension_is_whoever_authentication_found() {
     assert_eq!(status(&seven, "/a").await.1, "replayed");
     assert_eq!(status(&app, "/a").await, (403, "rejected".into()), "authentication stands behind the guard");
     let _: Result<_, Infallible> = app.oneshot(Request::new(Body::empty())).await;
+}
+
+/// A handler that claims by itself answers as the guard would.
+#[tokio::test]
+async fn a_problem_is_the_answer_of_a_handler() {
+    async fn busy() -> Result<&'static str, Problem> {
+        Err(Problem::of(&Refusal::InFlight { retry_after: Duration::from_secs(3) }))
+    }
+    let answer = Router::new().route("/a", route(busy)).oneshot(Request::post("/a").body(Body::empty()).unwrap()).await;
+    let (head, body) = answer.unwrap().into_parts();
+    let field = |name: &str| head.headers[name].to_str().unwrap();
+    assert_eq!((head.status.as_u16(), field("content-type")), (409, "application/problem+json"));
+    assert_eq!((field("retry-after"), field("idempotency-status")), ("3", "rejected"));
+    let document: serde_json::Value = serde_json::from_slice(&body.collect().await.unwrap().to_bytes()).unwrap();
+    assert_eq!(document["type"], "urn:semel:problem:in-flight");
 }
