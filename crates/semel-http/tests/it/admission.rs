@@ -67,6 +67,70 @@ async fn what_is_turned_away_at_the_door_is_told_to_observers() {
     assert_eq!(*told.lock(), expected);
 }
 
+/// The lines of the log.
+#[derive(Clone, Default)]
+struct Lines(Arc<parking_lot::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Lines {
+    /// From now on, of this thread.
+    fn heard(&self) -> tracing::subscriber::DefaultGuard {
+        let lines = self.clone();
+        let plain = tracing_subscriber::fmt().with_ansi(false).without_time().with_target(false);
+        tracing::subscriber::set_default(plain.with_writer(move || lines.clone()).finish())
+    }
+
+    fn taken(&self) -> Vec<String> {
+        let text = String::from_utf8(std::mem::take(&mut *self.0.lock())).unwrap();
+        text.lines().map(|line| line.trim_start().to_owned()).collect()
+    }
+}
+
+/// A layer cannot see its neighbours: whoever stands in the wrong order gets 403 for every request, and nothing but this
+/// line says why.
+#[tokio::test(start_paused = true)]
+async fn a_missing_principal_is_refused_with_a_line_that_names_the_order_once_in_a_while() {
+    let lines = Lines::default();
+    let _heard = lines.heard();
+    let engine = semel_core::testing::engine();
+    let header = principal::trusted_header(http::HeaderName::from_static("x-user"));
+    let extension = principal::extension(|user: &u64| {
+        semel_core::identity::Principal::new(semel_core::identity::PrincipalKind::Subject, user.to_string())
+    });
+    let rule = |name: &str| semel_http::Rule::key().named(name);
+    let by_header = mirror(&engine, rule("orders").principal(header));
+    let by_extension = mirror(&engine, rule("refunds").principal(extension));
+    for _ in 0..3 {
+        for got in [send(&by_header, post("k", "x")).await, send(&by_extension, post("k", "x")).await] {
+            assert_eq!((got.status.as_u16(), got.problem()), (403, "principal-missing".to_owned()));
+        }
+    }
+    let proxy =
+        "the request names no principal: the proxy in front must set x-user once on each request; refused with 403";
+    let layer =
+        "the request names no principal: authentication must run before the guard and leave it; refused with 403";
+    assert_eq!(
+        lines.taken(),
+        [format!("WARN {proxy} rule=\"orders\" withheld=0"), format!("WARN {layer} rule=\"refunds\" withheld=0"),]
+    );
+    tokio::time::advance(std::time::Duration::from_secs(61)).await;
+    let doubled = post("k", "x").with("x-user", "a").with("x-user", "b");
+    assert_eq!(send(&by_header, doubled).await.problem(), "principal-missing");
+    let twice = proxy.replace("no principal", "more than one principal");
+    assert_eq!(lines.taken(), [format!("WARN {twice} rule=\"orders\" withheld=2")]);
+    assert_eq!(send(&by_header, post("k", "x").with("x-user", "a")).await.became(), "fresh");
+    assert_eq!(lines.taken(), [] as [String; 0]);
+}
+
 #[tokio::test]
 async fn a_missing_key_is_refused_or_passes_as_the_rule_says() {
     let engine = Engine::memory();

@@ -1,12 +1,17 @@
 //! Many copies of one intent.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use semel_core::{
     engine::Engine,
     policy::{OnDuplicate, OnInFlight},
 };
-use semel_http::RejectStatus;
+use semel_http::{Bodies, RejectStatus};
 use tokio::sync::Semaphore;
 use tower::{Layer, limit::ConcurrencyLimitLayer, service_fn};
 
@@ -196,4 +201,39 @@ async fn a_copy_that_waits_too_long_is_told_that_it_is_in_flight() {
     assert_eq!(send(&service, post("k", "x")).await.problem(), "in-flight");
     gate.add_permits(1);
     assert_eq!(all(first).await[0].status, 201);
+}
+
+/// A body whose memory tells when it is given back.
+fn tracked() -> (axum::body::Body, Weak<()>) {
+    struct Owned(Vec<u8>, #[expect(dead_code, reason = "it is there while the body is")] Arc<()>);
+
+    impl AsRef<[u8]> for Owned {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    let held = Arc::new(());
+    let told = Arc::downgrade(&held);
+    (bytes::Bytes::from_owner(Owned(vec![b'x'; 60_000], held)).into(), told)
+}
+
+/// A waiter never runs, so it needs what it asks for its fingerprint alone. A thousand of them would hold a thousand bodies.
+#[tokio::test]
+async fn a_copy_that_waits_has_given_up_its_body() {
+    let (engine, effects, gate) = (Engine::memory(), Effects::default(), Arc::new(Semaphore::new(0)));
+    let bodies = Bodies::default();
+    let service = guard_within(&bodies, &engine, rule(), slow(&effects, &gate));
+    let (bodies_of_copies, held): (Vec<_>, Vec<_>) = (0..3).map(|_| tracked()).unzip();
+    assert!(held.iter().all(|body| body.strong_count() == 1));
+    let bodies_of_copies = RefCell::new(bodies_of_copies);
+    let copies = storm(&service, 3, || post("k", bodies_of_copies.borrow_mut().pop().expect("one for each")));
+    until("one runs and two wait", || engine.load().waiting == 2 && effects.count() == 1).await;
+    // The one that runs was taken by the service, which has dropped it.
+    assert_eq!(held.iter().map(Weak::strong_count).sum::<usize>(), 0);
+    assert_eq!(bodies.held().requests, 0);
+    gate.add_permits(1);
+    let got = all(copies).await;
+    assert!(got.iter().all(|copy| copy.status == 201));
+    assert_eq!(effects.count(), 1);
 }
