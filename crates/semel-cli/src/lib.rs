@@ -13,6 +13,7 @@ pub mod gateway;
 pub mod keys;
 mod logs;
 pub mod migrate;
+mod progress;
 pub mod prove;
 pub mod span;
 pub mod stop;

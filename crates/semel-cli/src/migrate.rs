@@ -8,6 +8,7 @@ use semel_gateway::stores;
 use crate::address::Takes;
 use crate::config::{Told, source_or_default};
 use crate::exit::{Exit, Failure};
+use crate::progress::Progress;
 use crate::term::Out;
 
 const EXAMPLES: &str = "\
@@ -65,7 +66,10 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     }
     stores::migration_sql(store).map_err(Failure::usage)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let done = runtime.block_on(stores::migrate(store)).map_err(Failure::runtime)?;
+    let progress = Progress::waiting_for("the database is at work on its tables");
+    let done = runtime.block_on(stores::migrate(store));
+    progress.end();
+    let done = done.map_err(Failure::runtime)?;
     let url = &store.url.value;
     let mut err = std::io::stderr();
     match (done.from, done.to) {

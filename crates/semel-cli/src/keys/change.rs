@@ -14,10 +14,10 @@ use super::args::{Delete, Purge, Resolve};
 use super::audit::Deed;
 use super::confirm::confirm;
 use super::find::find;
-use super::progress::Progress;
 use super::show::words;
 use super::view::View;
 use crate::exit::{Exit, Failure};
+use crate::progress::Progress;
 use crate::term::Look;
 
 /// Records that one purge call removes.

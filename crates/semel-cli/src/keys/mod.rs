@@ -9,7 +9,6 @@ mod export;
 mod find;
 mod list;
 mod pages;
-mod progress;
 mod show;
 mod stats;
 mod time;

@@ -1,6 +1,6 @@
 //! `semel migrate` as whoever sets up a database meets it.
 
-use crate::semel::run;
+use crate::semel::{before_a_terminal, command, run};
 use crate::shared::Shared;
 
 async fn migrate(args: &[&str]) -> (i32, String, String) {
@@ -20,6 +20,16 @@ async fn tables_are_made_once_and_then_up_to_date() {
         let list = run(&["keys", "list", "--store", &url]).await;
         assert_eq!((list.code, list.err.as_str()), (0, "no records\n"), "{list:?}");
     }
+}
+
+/// It may take long: who sits before a terminal sees for how long it has.
+#[tokio::test]
+async fn a_migration_tells_a_terminal_that_it_is_at_work() {
+    let server = Shared::postgres_without_tables().await;
+    let (code, said) = before_a_terminal(command(&["migrate", &server.url()]));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("the database is at work on its tables, "), "{said:?}");
+    assert!(said.trim_end().ends_with("tables made, version 1"), "{said:?}");
 }
 
 /// For whoever may not let a program change tables: what is printed is run by hand, and counts as done.

@@ -1,7 +1,12 @@
 //! Runs the binary.
 
 use std::ffi::OsString;
-use std::process::{Command, Output};
+use std::fs::File;
+use std::io::Read as _;
+use std::process::{Command, Output, Stdio};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 /// The binary that `SEMEL_BIN` names (`./test` says the release one), else the one just built.
 fn binary() -> OsString {
@@ -24,6 +29,27 @@ pub(crate) async fn run(args: &[&str]) -> Ended {
 pub(crate) async fn run_command(mut command: Command) -> Ended {
     let output = tokio::task::spawn_blocking(move || command.output()).await.expect("the thread ends");
     Ended::of(&output.expect("the binary was just built"))
+}
+
+/// Runs it with a terminal for its errors: its code, and all that it showed there.
+pub(crate) fn before_a_terminal(mut command: Command) -> (Option<i32>, String) {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&ours).expect("it is ours");
+    unlockpt(&ours).expect("it is ours");
+    let size = Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&ours, size).expect("it has a size");
+    let name = ptsname(&ours, Vec::new()).expect("it has a name").into_string().expect("in ASCII");
+    let theirs = File::options().read(true).write(true).open(name).expect("the other end");
+    command.env("TERM", "xterm").stdout(Stdio::null()).stderr(theirs);
+    let status = command.spawn().expect("the binary was just built").wait().expect("it ends");
+    // With the other end's last holder the terminal has an end.
+    drop(command);
+    let (mut said, mut bytes) = (Vec::new(), [0; 4096]);
+    let mut ours = File::from(ours);
+    while let Ok(n @ 1..) = ours.read(&mut bytes) {
+        said.extend_from_slice(&bytes[..n]);
+    }
+    (status.code(), String::from_utf8_lossy(&said).into_owned())
 }
 
 #[derive(Debug)]

@@ -8,7 +8,6 @@ use semel_testkit::servers::{MariaDb, Postgres};
 use crate::semel::run;
 
 /// A server with an empty store. It ends with the value.
-#[expect(clippy::large_enum_variant, reason = "there is one, or two")]
 pub(crate) enum Shared {
     Redis(Redis),
     Sentinel(Sentinels),

@@ -49,6 +49,10 @@ impl MySqlStore {
     /// Brings the tables up to this program's version. Processes that do it at the same
     /// time wait for each other. One that stops in the middle leaves nothing that the next one does not finish.
     ///
+    /// It takes as long as the server is at work on it; a second connection looks after that every second. What is bounded are
+    /// connections (`connect_timeout`), waits for whoever holds a lock (30 s for another migration, `lock_timeout` for a table), and how long the server says nothing
+    /// (`call_timeout`). Not cancel-safe: a dropped future leaves the server at its work, whose end the next call waits for.
+    ///
     /// # Errors
     /// [`ConnectError`]: what, where and what to do. Tables of a later version are left alone.
     pub async fn migrate(url: &str, options: &Options) -> Result<Migrated, ConnectError> {

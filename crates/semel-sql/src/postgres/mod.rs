@@ -53,6 +53,10 @@ impl PostgresStore {
     /// Brings the tables of the database up to this program's version, in the first schema of the search path. Processes
     /// that do so at the same time wait for each other.
     ///
+    /// It takes as long as the server is at work on it; a second connection looks after that every second. What is bounded are
+    /// connections (`connect_timeout`), waits for whoever holds a lock (30 s), and how long the server says nothing
+    /// (`call_timeout`). Not cancel-safe: a dropped future leaves the server at its work, whose end the next call waits for.
+    ///
     /// # Errors
     /// [`ConnectError`]: the server does not answer or refuses, or the tables are of a later version.
     pub async fn migrate(url: &str, options: &Options) -> Result<Migrated, ConnectError> {

@@ -1,17 +1,13 @@
 //! A purge of a store that is larger than one call to it looks at, and what is told meanwhile.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::time::Duration;
 
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
 use semel_core::engine::{Engine, Verdict};
 use semel_core::identity::{Kind, Namespace};
 use semel_testkit::servers::redis::{Redis, Setup};
 
 use super::{Seeded, record, semel_keys, store_of};
-use crate::semel::command;
+use crate::semel::{before_a_terminal, command};
 
 /// It ended after 20,000 keys, with what it had found until then, and exit code 0.
 #[tokio::test]
@@ -49,25 +45,10 @@ async fn a_purge_goes_on_until_none_is_left() {
 async fn a_purge_tells_a_terminal_how_far_it_is() {
     let seeded = Seeded::new().await;
     assert_eq!(seeded.keys(&["purge", "--yes"]).await.err, "0 removed\n");
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-    grantpt(&ours).expect("it is ours");
-    unlockpt(&ours).expect("it is ours");
-    let size = Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
-    tcsetwinsize(&ours, size).expect("it has a size");
-    let name = ptsname(&ours, Vec::new()).expect("it has a name").into_string().expect("in ASCII");
-    let theirs = File::options().read(true).write(true).open(name).expect("the other end");
     let mut purge = command(&["keys", "purge", "--yes"]);
-    purge.current_dir(seeded.dir.path()).env("TERM", "xterm").stdout(std::process::Stdio::null()).stderr(theirs);
-    let status = purge.spawn().expect("the binary was just built").wait().expect("it ends");
-    // The other end's last holder: with it the terminal has an end.
-    drop(purge);
-    let (mut said, mut bytes) = (Vec::new(), [0; 4096]);
-    let mut ours = File::from(ours);
-    while let Ok(n @ 1..) = ours.read(&mut bytes) {
-        said.extend_from_slice(&bytes[..n]);
-    }
-    let said = String::from_utf8_lossy(&said);
-    assert!(status.success(), "{said}");
+    purge.current_dir(seeded.dir.path());
+    let (code, said) = before_a_terminal(purge);
+    assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("looking for what has ended: 0 removed"), "{said:?}");
     assert!(said.trim_end().ends_with("0 removed"), "{said:?}");
 }
