@@ -65,20 +65,27 @@ async fn unguarded_answers_stream_piece_by_piece() {
     let upstream = Upstream::start().await;
     let gateway = Setup::new(&upstream.url(), "memory").start();
     let mut stream = TcpStream::connect(gateway.http).await.unwrap();
-    stream.write_all(&Ask::new("GET", "/drip/4/400").body("").bytes()).await.unwrap();
-    let (mut seen, mut reads) = (String::new(), Vec::new());
-    while !seen.ends_with("0\r\n\r\n") {
-        let mut piece = [0; 4096];
-        let n = stream.read(&mut piece).await.unwrap();
-        assert!(n > 0, "closed: {seen}");
-        seen.push_str(&String::from_utf8_lossy(&piece[..n]));
-        reads.push(seen.matches("piece").count());
-    }
-    // Each piece was there while the next one did not exist yet.
+    stream.write_all(&Ask::new("GET", "/told/4").body("").bytes()).await.unwrap();
+    let mut seen = String::new();
     for n in 1..=4 {
-        assert!(reads.contains(&n), "{n} pieces never stood alone: {reads:?}");
+        // The one after it does not exist yet.
+        upstream.next_piece();
+        while seen.matches("piece").count() < n || !seen.ends_with("\r\n") {
+            read_on(&mut stream, &mut seen).await;
+        }
+    }
+    while !seen.ends_with("0\r\n\r\n") {
+        read_on(&mut stream, &mut seen).await;
     }
     assert!(seen.starts_with("HTTP/1.1 200"), "{seen}");
+}
+
+async fn read_on(stream: &mut TcpStream, seen: &mut String) {
+    let mut piece = [0; 4096];
+    let more = tokio::time::timeout(Duration::from_secs(30), stream.read(&mut piece)).await;
+    let n = more.unwrap_or_else(|_| panic!("nothing more after {seen}")).unwrap();
+    assert!(n > 0, "closed: {seen}");
+    seen.push_str(&String::from_utf8_lossy(&piece[..n]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    sync::Semaphore,
 };
 
 /// One request as the service saw it.
@@ -38,11 +39,18 @@ impl Effect {
 /// Hears of each effect before anybody is told of it: what was asked, and the outcome that is told.
 type Witness = Box<dyn Fn(&Effect, &str) + Send + Sync>;
 
-#[derive(Default)]
 struct State {
     effects: Mutex<HashMap<String, Vec<Effect>>>,
     all: AtomicUsize,
     witness: Option<Witness>,
+    /// Pieces that may be sent.
+    pieces: Semaphore,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { effects: Mutex::default(), all: AtomicUsize::new(0), witness: None, pieces: Semaphore::new(0) }
+    }
 }
 
 /// A running service; it ends with the runtime.
@@ -92,6 +100,11 @@ impl Upstream {
     /// What was done in all.
     pub(crate) fn count(&self) -> usize {
         self.state.all.load(Ordering::SeqCst)
+    }
+
+    /// Lets one more piece go, of an answer that comes in pieces when it is told to.
+    pub(crate) fn next_piece(&self) {
+        self.state.pieces.add_permits(1);
     }
 
     /// Waits until something was done for a key.
@@ -186,6 +199,14 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
                 }
                 continue;
             }
+            // Each piece when the test says so.
+            "told" => {
+                let begun = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+                if begun.is_err() || pieces(&mut stream, number(1), &state.pieces).await.is_err() {
+                    return;
+                }
+                continue;
+            }
             "says" => {
                 let said = words.get(1).copied().unwrap_or("keep");
                 plain(500, &format!("Semel-Outcome: {said}\r\n"), created.as_bytes())
@@ -210,6 +231,16 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
             return;
         }
     }
+}
+
+/// `n` chunks, each when it may be sent.
+async fn pieces(stream: &mut TcpStream, n: usize, may: &Semaphore) -> std::io::Result<()> {
+    for n in 0..n {
+        may.acquire().await.expect("it is never closed").forget();
+        let piece = format!("piece {n};");
+        stream.write_all(format!("{:x}\r\n{piece}\r\n", piece.len()).as_bytes()).await?;
+    }
+    stream.write_all(b"0\r\n\r\n").await
 }
 
 /// `pieces` chunks, `pause` milliseconds after each.

@@ -87,9 +87,10 @@ async fn no_key_no_body_and_no_credential_is_logged() {
         let mut stream = TcpStream::connect(gateway.http).await.unwrap();
         stream.write_all(format!("{key}\r\n{body}\r\n\r\n").as_bytes()).await.unwrap();
         drop(stream);
+        // There is a log; and some time for whatever else may come.
+        gateway.says("upstream broke off").await;
         tokio::time::sleep(Duration::from_millis(300)).await;
         let said = gateway.said();
-        assert!(said.contains("upstream broke off"), "there is a log: {said}");
         for secret in ["mrs-smith", "iban", "DE02120300000000202051", "hush-hush"] {
             assert!(!said.contains(secret), "{level}: {secret} is in the log: {said}");
         }
