@@ -1,7 +1,8 @@
 //! What failovers lose of the claims that were granted, and what it costs to wait for replicas.
 //!
 //! Eight callers claim fresh keys, each pausing 5 ms between two, while a primary with two replicas under Sentinel, or a master
-//! of a Cluster with a replica each, is replaced. Then every claim that was granted is looked for.
+//! of a Cluster with a replica each, is replaced. Then every claim that was granted is looked for. At last a primary is cut off
+//! from its replicas and all Sentinels, and the callers with it. `lost cut` does the last alone.
 
 #![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "it is a command that reads the machine's clock")]
 
@@ -38,11 +39,17 @@ fn about(n: u64) -> Ask {
     Ask::new(Owner::from_bytes(owner), what)
 }
 
+struct Granted {
+    n: u64,
+    took: Duration,
+    at: Instant,
+}
+
 /// Callers that claim until they are told to end; each call has 250 ms, as in the gateway.
 struct Load {
     over: Arc<AtomicBool>,
     refused: Arc<AtomicU64>,
-    callers: Vec<tokio::task::JoinHandle<Vec<(u64, Duration)>>>,
+    callers: Vec<tokio::task::JoinHandle<Vec<Granted>>>,
 }
 
 impl Load {
@@ -63,7 +70,9 @@ impl Load {
                     let (key, ask) = (caller * 10_000_000 + n, about(caller * 10_000_000 + n));
                     let began = Instant::now();
                     match tokio::time::timeout(Duration::from_millis(250), store.claim(&ask)).await {
-                        Ok(Ok(Claimed::Granted { .. })) => granted.push((key, began.elapsed())),
+                        Ok(Ok(Claimed::Granted { .. })) => {
+                            granted.push(Granted { n: key, took: began.elapsed(), at: Instant::now() });
+                        }
                         _ => {
                             refused.fetch_add(1, Ordering::Relaxed);
                         }
@@ -79,7 +88,7 @@ impl Load {
         Self { over, refused, callers }
     }
 
-    async fn end(self) -> (Vec<(u64, Duration)>, u64) {
+    async fn end(self) -> (Vec<Granted>, u64) {
         self.over.store(true, Ordering::Relaxed);
         let mut all = Vec::new();
         for caller in self.callers {
@@ -102,15 +111,15 @@ async fn follows(server: &Redis) {
     panic!("it follows nobody");
 }
 
-/// How many of these are on none of the servers that take writes.
-async fn lost(granted: &[(u64, Duration)], servers: &[&Redis]) -> usize {
+/// Those of them that are on none of the servers that take writes.
+async fn lost<'a>(granted: &'a [Granted], servers: &[&Redis]) -> Vec<&'a Granted> {
     let mut there = std::collections::HashSet::new();
     for server in servers {
         if server.info("replication", "role").await == "master" {
             there.extend(server.tell(&["KEYS", "semel:*"]).await.list().iter().map(|key| key.text()));
         }
     }
-    granted.iter().filter(|(n, _)| !there.contains(&format!("semel:{}", about(*n).identity))).count()
+    granted.iter().filter(|one| !there.contains(&format!("semel:{}", about(one.n).identity))).collect()
 }
 
 fn row(what: &str, replicas: u32, granted: usize, refused: u64, lost: usize) {
@@ -143,7 +152,7 @@ async fn sentinel(fate: &str, replicas: u32) {
     tokio::time::sleep(QUIET).await;
     let (granted, refused) = load.end().await;
     let lost = lost(&granted, &set.servers.iter().collect::<Vec<_>>()).await;
-    row(&format!("Sentinel, {fate}"), replicas, granted.len(), refused, lost);
+    row(&format!("Sentinel, {fate}"), replicas, granted.len(), refused, lost.len());
 }
 
 async fn cluster(fate: &str, replicas: u32) {
@@ -167,7 +176,41 @@ async fn cluster(fate: &str, replicas: u32) {
     tokio::time::sleep(QUIET).await;
     let (granted, refused) = load.end().await;
     let lost = lost(&granted, &cluster.nodes.iter().collect::<Vec<_>>()).await;
-    row(&format!("Cluster, {fate}"), replicas, granted.len(), refused, lost);
+    row(&format!("Cluster, {fate}"), replicas, granted.len(), refused, lost.len());
+}
+
+/// How long the callers' side is cut off from the other.
+const CUT: Duration = Duration::from_secs(15);
+
+async fn cut_off(max_lag: Option<u32>) {
+    let mut setup = Setup::new();
+    if let Some(max_lag) = max_lag {
+        setup = setup.set("min-replicas-to-write", "1").set("min-replicas-max-lag", &max_lag.to_string());
+    }
+    let (set, way) = Sentinels::start_with_a_way(&setup).await;
+    let ways = set.ways().await;
+    let load = Load::start(&ways.url(), 0, 8, PAUSE).await;
+    tokio::time::sleep(QUIET).await;
+    let cut = Instant::now();
+    way.stall();
+    ways.leave_the_first();
+    set.promoted(0).await;
+    let promoted = cut.elapsed();
+    tokio::time::sleep(CUT.saturating_sub(promoted)).await;
+    way.heal();
+    ways.heal();
+    follows(&set.servers[0]).await;
+    tokio::time::sleep(QUIET).await;
+    let (granted, refused) = load.end().await;
+    let lost = lost(&granted, &set.servers.iter().collect::<Vec<_>>()).await;
+    let last = lost.iter().map(|one| one.at.saturating_duration_since(cut)).max().unwrap_or_default();
+    let lag = max_lag.map_or("none".to_owned(), |lag| format!("{lag} s"));
+    let (granted, lost) = (granted.len(), lost.len());
+    println!(
+        "| {lag} | {:.1} s | {granted} | {refused} | {lost} | {:.1} s |",
+        promoted.as_secs_f64(),
+        last.as_secs_f64()
+    );
 }
 
 async fn cost(callers: u64, replicas: u32) {
@@ -178,14 +221,31 @@ async fn cost(callers: u64, replicas: u32) {
     let load = Load::start(&primary.url(), replicas, callers, Duration::ZERO).await;
     tokio::time::sleep(FOR).await;
     let (mut granted, _) = load.end().await;
-    granted.sort_by_key(|(_, took)| *took);
-    let at = |part: usize| granted.get(granted.len() * part / 100).map_or(0, |(_, took)| took.as_micros());
+    granted.sort_by_key(|one| one.took);
+    let at = |part: usize| granted.get(granted.len() * part / 100).map_or(0, |one| one.took.as_micros());
     let rate = granted.len() / 3;
     println!("| {callers} callers | {replicas} | {rate}/s | p50 {} µs | p99 {} µs |", at(50), at(99));
 }
 
 #[tokio::main]
 async fn main() {
+    if std::env::args().nth(1).as_deref() != Some("cut") {
+        failovers().await;
+        for callers in [1, 8, 64] {
+            for replicas in 0..2 {
+                cost(callers, replicas).await;
+            }
+        }
+        println!();
+    }
+    println!("| cut off for {CUT:?}: max-lag | promoted after | granted | refused | lost | the last of these after |");
+    println!("|---|---|---|---|---|---|");
+    for max_lag in [None, Some(1), Some(10)] {
+        cut_off(max_lag).await;
+    }
+}
+
+async fn failovers() {
     println!("| what | replicas | granted | refused | of the granted lost |\n|---|---|---|---|---|");
     for fate in ["ordered", "killed", "hung"] {
         for replicas in 0..3 {
@@ -195,9 +255,5 @@ async fn main() {
             cluster(fate, replicas).await;
         }
     }
-    for callers in [1, 8, 64] {
-        for replicas in 0..2 {
-            cost(callers, replicas).await;
-        }
-    }
+    println!();
 }

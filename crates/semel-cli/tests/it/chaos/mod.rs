@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "tests, and what only they call")]
 
 mod alone;
+mod apart;
 mod backing;
 mod calls;
 mod cluster;
