@@ -143,11 +143,20 @@ fn times() -> Vec<Row> {
 
 fn duplicates() -> Vec<Row> {
     let click = |id: &str| ask("k").with(&format!("X-Click: {id}"));
+    let by = |who: &str, key: &str| ask(key).with(&format!("X-User: {who}"));
     vec![
         row(rule("on_duplicate = \"reject\""))
             .then(ask("k"), "200 fresh")
             .then(ask("k"), "409 rejected duplicate")
             .says("Already submitted."),
+        row(rule("on_duplicate = \"reject\"\nreject_status = 429"))
+            .then(ask("k"), "200 fresh")
+            .then(ask("k"), "429 rejected duplicate")
+            .says("retry-after: "),
+        row(File { principal: "header = \"X-User\"", ..rule("suspect = \"reject\"") })
+            .then(by("ann", "a"), "200 fresh")
+            .then(by("ann", "b"), "409 rejected duplicate")
+            .then(by("bob", "b"), "200 fresh"),
         row(rule("on_duplicate = \"reject\"\nmessage = \"That order is in.\""))
             .then(ask("k"), "200 fresh")
             .then(ask("k"), "409 rejected duplicate")

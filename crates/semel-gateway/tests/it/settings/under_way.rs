@@ -125,6 +125,15 @@ async fn a_clear_outcome_ends_after_ttl_and_an_unclear_one_after_unknown_ttl() {
     }
 }
 
+#[tokio::test]
+async fn one_intent_under_a_new_key_runs_once_its_window_is_over() {
+    let settings = "suspect = \"reject\"\nsuspect_window = \"1s\"";
+    let bed = Bed::new(&File { principal: "header = \"X-User\"", ..rule(settings) }).await;
+    assert_eq!(bed.ask(&by("ann", "a")).await.short(), "200 fresh");
+    bed.ask_until(&by("ann", "b"), "200 fresh").await;
+    assert_eq!(bed.effects(), 2);
+}
+
 /// A client that takes nothing of its answer holds its key for half of `max_hold` at most, however long clients are given.
 #[tokio::test]
 async fn a_client_that_takes_nothing_holds_its_key_within_max_hold() {
