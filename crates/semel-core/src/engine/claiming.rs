@@ -348,6 +348,13 @@ pub(super) fn refusal(call: &Call, judgement: Judgement) -> Refusal {
         Judgement::Mismatch => Refusal::KeyReused,
         Judgement::Stranger => Refusal::Stranger,
         Judgement::Unavailable { kept } => {
+            if kept.is_none() {
+                tracing::warn!(
+                    identity = %call.identity,
+                    "what is recorded cannot be read here: it was damaged, or a later version wrote it. It is not run again \
+                     and not replayed; `semel keys show` and `delete` are for it"
+                );
+            }
             let same_request = kept.as_ref().is_some_and(|k| k.same_request);
             if call.policy.on_duplicate() == OnDuplicate::Reject && !same_request {
                 let rest_of_window = kept.map(|k| k.left);

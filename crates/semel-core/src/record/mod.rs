@@ -4,6 +4,7 @@ mod encode;
 mod outcome;
 mod rest;
 mod room;
+mod sum;
 
 pub use encode::{HEADER_LEN, MAGIC};
 pub use outcome::{Body, Format, Outcome, Withheld};

@@ -2,7 +2,7 @@
 //! the outcome.
 //!
 //! ```text
-//!  0  1  version of this part (1)
+//!  0  1  version of this part (2; in 1 there is no sum)
 //!  1  1  flags: 1 credentials, 2 request id
 //!  2  1  kind: k t d m
 //!  3  4  parameters of the fingerprint, big endian
@@ -14,20 +14,28 @@
 //!    16  digest of the request id, if flagged
 //!     1  payload: 0 nothing, 1 outcome, 2 outcome without body, 3 words
 //!
-//! payload 1:  2 codec, 4 shape, 8 settled at (µs), 4 length of the head, head, body to the end
-//! payload 2:  2 codec, 4 shape, 8 settled at (µs), 1 why (1 too large, 2 no store, 3 dropped), 8 length, head to the end
-//! payload 3:  UTF-8 to the end: the last error, for people
+//! payload 1:  2 codec, 4 shape, 8 settled at (µs), 4 length of the head, head, body, 8 sum
+//! payload 2:  2 codec, 4 shape, 8 settled at (µs), 1 why (1 too large, 2 no store, 3 dropped), 8 length, head, 8 sum
+//! payload 3:  UTF-8: the last error, for people; 8 sum
 //! ```
+//!
+//! The sum is over all that stands before it (`sum.rs`): an outcome that was cut short, lengthened or damaged is torn, never
+//! another answer. Version 1 is read, and nothing writes it any more.
 
 use bytes::{BufMut, Bytes};
 
-use super::{Body, Format, Outcome, Withheld, room::written};
+use super::{
+    Body, Format, Outcome, Withheld,
+    room::written,
+    sum::{self, sum},
+};
 use crate::{
     identity::{Identity, Kind, Namespace},
     ids::StoreTime,
 };
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+const WITHOUT_SUM: u8 = 1;
 const HAS_CREDENTIALS: u8 = 1;
 const HAS_REQUEST: u8 = 2;
 
@@ -135,10 +143,13 @@ impl<'a> Rest<'a> {
     /// Reads `rest`; head and body of an outcome share its bytes.
     ///
     /// # Errors
-    /// [`Torn`] where the bytes end early or have a version this process does not know.
+    /// [`Torn`] where the bytes end early, have a version this process does not know, or are not what was written.
+    ///
+    /// Cost: what carries an outcome is summed up.
     pub fn read(bytes: &'a Bytes) -> Result<Self, Torn> {
         let mut at = Cursor { bytes, at: 0 };
-        if at.byte()? != VERSION {
+        let version = at.byte()?;
+        if !matches!(version, VERSION | WITHOUT_SUM) {
             return Err(Torn);
         }
         let flags = at.byte()?;
@@ -150,7 +161,11 @@ impl<'a> Rest<'a> {
         let request = if flags & HAS_REQUEST != 0 { Some(at.array()?) } else { None };
         let meta_len = at.at;
         let meta = Meta { kind, parameters, max_attempts, namespace, rule, key, credentials, request };
-        let payload = if at.at == bytes.len() { Payload::Nothing } else { at.payload()? };
+        let payload = match bytes.get(meta_len) {
+            None | Some(0) => Payload::Nothing,
+            Some(_) if version == WITHOUT_SUM => at.payload()?,
+            Some(_) => Cursor { bytes: &summed(bytes)?, at: meta_len }.payload()?,
+        };
         Ok(Self { meta, payload, meta_len })
     }
 
@@ -158,7 +173,7 @@ impl<'a> Rest<'a> {
     #[must_use]
     pub(crate) fn parameters_of(bytes: &[u8]) -> u32 {
         match bytes.first_chunk::<7>() {
-            Some([VERSION, _, _, p @ ..]) => u32::from_be_bytes(*p),
+            Some([VERSION | WITHOUT_SUM, _, _, p @ ..]) => u32::from_be_bytes(*p),
             _ => 0,
         }
     }
@@ -172,8 +187,7 @@ impl<'a> Rest<'a> {
                 out.put_u8(0);
             }),
             Payload::Outcome { outcome, settled_at } => Self::write_outcome(meta, outcome, *settled_at),
-            Payload::Words(words) => written(meta.len() + 1 + words.len(), |mut out| {
-                out.put_slice(meta);
+            Payload::Words(words) => summed_up(meta, meta.len() + 1 + words.len(), |mut out| {
                 out.put_u8(3);
                 out.put_slice(words.as_bytes());
             }),
@@ -187,8 +201,7 @@ impl<'a> Rest<'a> {
             Body::Whole(_) => (1, 4),
             Body::Withheld(_) => (2, 9),
         };
-        written(meta.len() + 15 + extra + outcome.len(), |mut out| {
-            out.put_slice(meta);
+        summed_up(meta, meta.len() + 15 + extra + outcome.len(), |mut out| {
             out.put_u8(tag);
             out.put_u16(outcome.format.codec);
             out.put_u32(outcome.format.shape);
@@ -232,6 +245,24 @@ pub fn without_body(bytes: &Bytes) -> Option<Bytes> {
     Some(Rest::write(&bytes[..rest.meta_len], &Payload::Outcome { outcome, settled_at }))
 }
 
+/// `len` bytes and their sum: `meta`, which may be of version 1, then what `write` puts behind it.
+fn summed_up(meta: &[u8], len: usize, write: impl FnOnce(&mut [u8])) -> Bytes {
+    written(len + sum::LEN, |all| {
+        let (content, its_sum) = all.split_at_mut(len);
+        let (front, behind) = content.split_at_mut(meta.len());
+        front.copy_from_slice(meta);
+        write(behind);
+        content[0] = VERSION;
+        its_sum.copy_from_slice(&sum(content));
+    })
+}
+
+/// What the sum at the end is over.
+fn summed(bytes: &Bytes) -> Result<Bytes, Torn> {
+    let (content, its_sum) = bytes.split_last_chunk().ok_or(Torn)?;
+    if sum(content) == *its_sum { Ok(bytes.slice(..content.len())) } else { Err(Torn) }
+}
+
 struct Cursor<'a> {
     bytes: &'a Bytes,
     at: usize,
@@ -265,7 +296,6 @@ impl<'a> Cursor<'a> {
     fn payload(&mut self) -> Result<Payload, Torn> {
         let tag = self.byte()?;
         match tag {
-            0 => Ok(Payload::Nothing),
             1 | 2 => {
                 let format =
                     Format { codec: u16::from_be_bytes(self.array()?), shape: u32::from_be_bytes(self.array()?) };
@@ -334,6 +364,44 @@ mod tests {
             for cut in 0..bytes.len() {
                 let _ = Rest::read(&bytes.slice(..cut));
             }
+        }
+    }
+
+    fn outcomes() -> impl Iterator<Item = Payload> {
+        payloads().into_iter().filter(|payload| matches!(payload, Payload::Outcome { .. }))
+    }
+
+    /// A body that was cut by hand was replayed as if it were whole.
+    #[test]
+    fn an_outcome_that_was_cut_lengthened_or_damaged_is_no_outcome() {
+        for payload in outcomes() {
+            let bytes = Rest::write(&meta().encode(), &payload);
+            let read = |bytes: Vec<u8>| Rest::read(&Bytes::from(bytes)).map(|rest| rest.payload);
+            for cut in 0..bytes.len() {
+                // Where it ends before its payload begins it has none.
+                let without = if cut == meta().encode().len() { Ok(Payload::Nothing) } else { Err(Torn) };
+                assert_eq!(read(bytes[..cut].to_vec()), without, "{cut}");
+            }
+            assert_eq!(read([&bytes[..], b"x"].concat()), Err(Torn));
+            for (at, bit) in (0..bytes.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+                let mut damaged = bytes.to_vec();
+                damaged[at] ^= 1 << bit;
+                assert!(!matches!(read(damaged), Ok(Payload::Outcome { .. })), "{at} {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_outcome_of_version_1_is_read_and_written_anew_as_version_2() {
+        for payload in outcomes() {
+            let now = Rest::write(&meta().encode(), &payload);
+            let mut before = now[..now.len() - sum::LEN].to_vec();
+            before[0] = WITHOUT_SUM;
+            let before = Bytes::from(before);
+            let rest = Rest::read(&before).unwrap();
+            assert_eq!((&rest.meta, &rest.payload), (&meta(), &payload));
+            assert_eq!(Rest::parameters_of(&before), 7);
+            assert_eq!(Rest::write(&before[..rest.meta_len], &payload), now);
         }
     }
 

@@ -1,8 +1,8 @@
 //! A directory that version 3 of the format wrote is read, and this program still writes the same bytes. Versions 1 and 2,
 //! which no release ever wrote, are refused.
 //!
-//! The directory in `fixture/v3` was written by [`write`], with the zeros at the end of its segment left out. When the
-//! format changes, a directory of the new version comes beside it and this one stays:
+//! The directories in `fixture` were written by [`write`], with the zeros at the end of their segments left out: `v3` before
+//! an outcome had a sum, `v3-sums` since. When the format changes, a directory of the new version comes beside them and these stay:
 //! `SEMEL_WRITE_FIXTURE=DIR cargo test -p semel-embedded stored_format`.
 
 use std::{
@@ -26,8 +26,11 @@ use crate::{
     torn_journal::{copy_all, journal_of},
 };
 
-fn fixture() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/fixture/v3")
+/// Of this program.
+const OURS: &str = "v3-sums";
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/fixture").join(name)
 }
 
 fn open(dir: &Path) -> EmbeddedStore {
@@ -64,8 +67,14 @@ fn write(dir: &Path) {
 
 #[test]
 fn a_directory_written_by_version_3_is_read() {
+    for name in ["v3", OURS] {
+        is_read(&fixture(name));
+    }
+}
+
+fn is_read(fixture: &Path) {
     let dir = tempfile::tempdir().unwrap();
-    copy_all(&fixture(), dir.path());
+    copy_all(fixture, dir.path());
     let store = open(dir.path());
     let time = now(store.health()).unwrap();
     assert_eq!(time.records, Some(6));
@@ -98,9 +107,9 @@ fn this_program_writes_the_bytes_of_version_3() {
         copy_all(dir.path(), Path::new(&into));
     }
     for name in ["version", "manifest"] {
-        assert!(fs::read(dir.path().join(name)).unwrap() == fs::read(fixture().join(name)).unwrap(), "{name}");
+        assert!(fs::read(dir.path().join(name)).unwrap() == fs::read(fixture(OURS).join(name)).unwrap(), "{name}");
     }
-    assert!(journal_of(dir.path()) == journal_of(&fixture()), "the journal's bytes have changed");
+    assert!(journal_of(dir.path()) == journal_of(&fixture(OURS)), "the journal's bytes have changed");
 }
 
 #[test]

@@ -14,7 +14,7 @@ elseif ow ~= owner then
   elseif st == 1 and bit.band(fl, 2) == 2 and le + grace <= now then
     local made = redis.call('GETRANGE', K, 84, 90)
     local parameters = '\0\0\0\0'
-    if #made == 7 and string.byte(made) == 1 then parameters = string.sub(made, 4) end
+    if #made == 7 and (string.byte(made) == 1 or string.byte(made) == 2) then parameters = string.sub(made, 4) end
     take = fpv == version and fp == print and parameters == asked
   end
 end

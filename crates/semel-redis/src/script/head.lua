@@ -6,6 +6,8 @@ local h = redis.call('GETRANGE', K, 0, 83)
 local there = #h > 0
 local here = false
 local m, st, fl, fpv, z, ow, fe, le, ex, at, fp
+-- a record that was cut to nothing is somebody's all the same
+if not there and redis.call('GET', K) then return {-1, now, ''} end
 if there then
   if #h < 84 or string.sub(h, 1, 4) ~= 'SML\1' or string.byte(h, 5) > 4 then
     return {-1, now, redis.call('GET', K)}

@@ -7,6 +7,7 @@ mod changes;
 mod cluster;
 #[path = "../../src/verdict/codes.rs"]
 mod codes;
+mod damaged;
 mod errors;
 mod inspected;
 mod lossy;

@@ -40,25 +40,32 @@ pub(crate) fn rest() -> Bytes {
     Rest::write(&meta.encode(), &Payload::Nothing)
 }
 
-/// A question about the `n`-th key by an owner that nobody had before.
-pub(crate) fn about(n: u64) -> Ask {
+/// An owner that nobody was before.
+pub(crate) fn an_owner() -> Owner {
     let mut owner = [0; 16];
     Env::system().rng.fill(&mut owner);
-    Ask::new(
-        Owner::from_bytes(owner),
-        AskFor {
-            identity: id(n),
-            fingerprint: fingerprint(),
-            lease: LEASE,
-            hold: 10 * LEASE,
-            keep: TTL,
-            grace: Duration::ZERO,
-            needs_token: false,
-            takeover: false,
-            not_after: StoreTime::MAX,
-            rest: rest(),
-        },
-    )
+    Owner::from_bytes(owner)
+}
+
+/// A question about the `n`-th key by an owner that nobody had before.
+pub(crate) fn about(n: u64) -> Ask {
+    Ask::new(an_owner(), about_as(n))
+}
+
+/// What it asks for.
+pub(crate) fn about_as(n: u64) -> AskFor {
+    AskFor {
+        identity: id(n),
+        fingerprint: fingerprint(),
+        lease: LEASE,
+        hold: 10 * LEASE,
+        keep: TTL,
+        grace: Duration::ZERO,
+        needs_token: false,
+        takeover: false,
+        not_after: StoreTime::MAX,
+        rest: rest(),
+    }
 }
 
 pub(crate) fn done() -> Settlement {
