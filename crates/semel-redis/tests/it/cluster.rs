@@ -5,7 +5,11 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use semel_core::{identity::Identity, store::StoreAdmin};
 use semel_testkit::{
-    conformance::{Bed, Shift, Shifted, cases::last, run},
+    conformance::{
+        Bed, Shift, Shifted,
+        cases::{claim, last},
+        run,
+    },
     servers::redis::{Cluster, Setup},
 };
 
@@ -70,6 +74,20 @@ impl Bed for FailingOver {
         }
         true
     }
+
+    /// The shared Cluster is written to by others.
+    async fn written(&self) -> Option<u64> {
+        let mut all = 0;
+        for node in &self.cluster.nodes {
+            all += node.info("persistence", "rdb_changes_since_last_save").await.parse::<u64>().ok()?;
+        }
+        Some(all)
+    }
+}
+
+#[test]
+fn a_duplicate_writes_nothing_that_is_counted() {
+    run::<FailingOver>(claim::a_duplicate_writes_nothing);
 }
 
 #[test]

@@ -5,7 +5,11 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use semel_core::{identity::Identity, store::StoreAdmin};
 use semel_testkit::{
-    conformance::{Bed, Shift, Shifted, cases::last, run},
+    conformance::{
+        Bed, Shift, Shifted,
+        cases::{claim, last},
+        run,
+    },
     servers::redis::{Sentinels, Setup},
 };
 
@@ -72,6 +76,17 @@ impl Bed for FailingOver {
         self.set.fail_over().await;
         true
     }
+
+    /// The shared set is written to by others.
+    async fn written(&self) -> Option<u64> {
+        let primary = &self.set.servers[self.set.primary().await];
+        primary.info("persistence", "rdb_changes_since_last_save").await.parse().ok()
+    }
+}
+
+#[test]
+fn a_duplicate_writes_nothing_that_is_counted() {
+    run::<FailingOver>(claim::a_duplicate_writes_nothing);
 }
 
 #[test]

@@ -191,6 +191,16 @@ impl Postgres {
         assert!(is_ready(&mut self.process, dir.path()).await, "{}", self.process.said());
     }
 
+    /// Starts it again after a stop, on what another server kept: an older backup, or nothing at all. That one ends.
+    ///
+    /// # Panics
+    /// See [`Postgres::start`].
+    pub async fn start_on_data_of(&mut self, mut other: Self) {
+        other.stop();
+        self.dir = other.dir.take();
+        self.start_again().await;
+    }
+
     /// Stops it and starts it again.
     ///
     /// # Panics

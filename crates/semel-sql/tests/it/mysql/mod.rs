@@ -1,7 +1,9 @@
 //! The store on a MariaDB of these tests' own.
 
 mod audit;
+mod autocommit;
 mod calls;
+mod compared;
 mod conformance;
 mod cost;
 mod errors;

@@ -72,6 +72,14 @@ semel_testkit::seeded_bugs! { Seeded,
          "LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6)))",
          "LAST_INSERT_ID(1)"],
         by fence::a_fence_follows_the_stores_clock;
+    a_claim_that_replaces_is_caught:
+        ["INSERT INTO semel_record (id, v", "INSERT INTO", "REPLACE INTO"],
+        by claim::a_second_claim_finds_the_first;
+    a_claim_that_updates_what_is_there_is_caught:
+        ["INSERT INTO semel_record (id, v",
+         "UTC_TIMESTAMP(6)) <= ?",
+         "UTC_TIMESTAMP(6)) <= ? ON DUPLICATE KEY UPDATE owner = VALUES(owner), fence = LAST_INSERT_ID(VALUES(fence))"],
+        by claim::a_second_claim_finds_the_first;
     a_release_by_anybody_is_caught:
         ["SET state = ?, flags = flags & 1", " AND owner = ? AND", " AND (owner = ? OR 1 = 1) AND"],
         by release::a_release_by_another_owner_is_refused;

@@ -42,23 +42,29 @@ pub(crate) fn asked() -> Fingerprint {
 
 /// A question about the `n`-th key by a new owner.
 pub(crate) fn ask(n: u64) -> Ask {
+    ask_for(about(n))
+}
+
+/// A question by a new owner.
+pub(crate) fn ask_for(what: AskFor) -> Ask {
     let mut owner = [0; 16];
     Env::system().rng.fill(&mut owner);
-    Ask::new(
-        Owner::from_bytes(owner),
-        AskFor {
-            identity: id(n),
-            fingerprint: asked(),
-            lease: LEASE,
-            hold: Duration::from_secs(600),
-            keep: Duration::from_secs(7200),
-            grace: Duration::ZERO,
-            needs_token: false,
-            takeover: false,
-            not_after: StoreTime::MAX,
-            rest: meta().rest(),
-        },
-    )
+    Ask::new(Owner::from_bytes(owner), what)
+}
+
+pub(crate) fn about(n: u64) -> AskFor {
+    AskFor {
+        identity: id(n),
+        fingerprint: asked(),
+        lease: LEASE,
+        hold: Duration::from_secs(600),
+        keep: Duration::from_secs(7200),
+        grace: Duration::ZERO,
+        needs_token: false,
+        takeover: false,
+        not_after: StoreTime::MAX,
+        rest: meta().rest(),
+    }
 }
 
 pub(crate) fn answer(body: &[u8]) -> Bytes {

@@ -1,6 +1,6 @@
 //! What calls cost: statements, writes, indexes.
 
-use semel_core::store::{Claimed, Filter, Renewal, Settled, Store, StoreAdmin};
+use semel_core::store::{Filter, Renewal, Store, StoreAdmin};
 use semel_testkit::conformance::Bed as _;
 
 use super::{
@@ -117,26 +117,4 @@ async fn scans<const POOLED: bool>(bed: &Bed<POOLED>) -> Scans {
         .await;
     let numbers: Vec<i64> = said.split(' ').map(|n| n.parse().unwrap()).collect();
     Scans { sequential: numbers[0], updated: numbers[1], hot: numbers[2] }
-}
-
-/// Behind the same lock as everything else, and no less.
-#[tokio::test]
-async fn a_lost_reply_is_answered_by_a_repeat_of_the_same_owner() {
-    let bed = Bed::<false>::start().await;
-    let store = bed.store().await;
-    let question = ask(1);
-    let claim = granted_twice(&store, &question).await;
-    let outcome = done(b"x");
-    for _ in 0..3 {
-        let settled = store.settle(&claim, &outcome).await.unwrap();
-        assert!(matches!(settled, Settled::Ok { restored: false }), "{settled:?}");
-    }
-}
-
-async fn granted_twice(store: &impl Store, question: &semel_core::store::Ask) -> semel_core::store::Claim {
-    let first = super::asking::granted(store.claim(question).await);
-    match store.claim(question).await {
-        Ok(Claimed::Found { record: Some(r), .. }) if r.belongs_to(first.owner(), first.fence()) => first,
-        other => panic!("it is its own: {other:?}"),
-    }
 }

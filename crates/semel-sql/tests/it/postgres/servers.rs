@@ -55,6 +55,46 @@ async fn a_primary_that_restarts_keeps_what_it_acknowledged() {
     assert!(hold(&store, 3).await.fence() > claims[2].fence());
 }
 
+/// It comes back with Semel's tables and nothing in them, as from a backup of the first day.
+#[tokio::test]
+async fn a_server_that_comes_back_with_nothing_is_noticed_and_keeps_late_outcomes() {
+    let mut server = Postgres::start().await;
+    PostgresStore::migrate(&server.url(), &Options::default()).await.unwrap();
+    let store = connect(&server.url()).await.unwrap();
+    let claims = [hold(&store, 1).await, hold(&store, 2).await];
+    let born = store.health().await.unwrap().birth;
+    let fresh = Postgres::start().await;
+    PostgresStore::migrate(&fresh.url(), &Options::default()).await.unwrap();
+    server.stop_at_once();
+    server.start_on_data_of(fresh).await;
+    let again = patiently(async || store.health().await).await.birth;
+    assert!(again.is_some() && again != born, "it is told that the records are gone");
+    let newer = granted(Ok(patiently(async || store.claim(&ask(1)).await).await));
+    assert!(newer.fence() > claims[0].fence());
+    assert!(matches!(store.settle(&claims[0], &done(b"late")).await, Ok(Settled::Lost(_))));
+    assert!(matches!(store.settle(&claims[1], &done(b"kept")).await, Ok(Settled::Ok { restored: true })));
+    assert_eq!(store.get(&id(2)).await.unwrap().record.unwrap().rest, answer(b"kept"));
+}
+
+/// It comes back without the tables: nothing is granted until somebody makes them.
+#[tokio::test]
+async fn a_server_that_comes_back_without_tables_grants_nothing_until_they_are_made() {
+    let mut server = Postgres::start().await;
+    PostgresStore::migrate(&server.url(), &Options::default()).await.unwrap();
+    let store = connect(&server.url()).await.unwrap();
+    hold(&store, 1).await;
+    let bare = Postgres::start().await;
+    server.stop_at_once();
+    server.start_on_data_of(bare).await;
+    // The connection that was open may have taken the first one with it.
+    let _first = store.claim(&ask(2)).await.unwrap_err();
+    for _ in 0..3 {
+        assert_eq!(store.claim(&ask(2)).await.unwrap_err().did, Did::Nothing);
+    }
+    PostgresStore::migrate(&server.url(), &Options::default()).await.unwrap();
+    granted(Ok(patiently(async || store.claim(&ask(2)).await).await));
+}
+
 #[tokio::test]
 async fn a_standby_is_refused_until_it_is_the_primary() {
     let mut primary = Postgres::start().await;

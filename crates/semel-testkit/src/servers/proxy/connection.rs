@@ -97,6 +97,14 @@ async fn talk(client: &mut TcpStream, shared: &Shared) {
     let _first_to_fail = tokio::try_join!(there.run(), back.run());
 }
 
+/// What was read, and what it waits for.
+struct OnItsWay {
+    due: Instant,
+    /// Until the proxy was told to let go once more.
+    held_since: Option<u64>,
+    bytes: Vec<u8>,
+}
+
 struct Pump<'a> {
     way: Way,
     from: ReadHalf<'a>,
@@ -106,7 +114,7 @@ struct Pump<'a> {
     /// True when a rule has made this connection silent.
     silence: &'a watch::Sender<bool>,
     weather: watch::Receiver<Weather>,
-    queue: VecDeque<(Instant, Vec<u8>)>,
+    queue: VecDeque<OnItsWay>,
     queued: usize,
 }
 
@@ -147,25 +155,26 @@ impl Pump<'_> {
             {
                 return Ok(stop);
             }
-            let due = self.queue.front().map(|(due, _)| *due);
+            let goes_on = |next: &&OnItsWay| next.held_since.is_none_or(|held| held < now.let_go);
+            let due = self.queue.front().filter(goes_on).map(|next| next.due);
             tokio::select! {
                 biased;
                 _ = self.weather.changed() => {}
                 () = until(due), if due.is_some() && !silent => {
-                    let (_, bytes) = self.queue.pop_front().expect("somebody was due");
+                    let OnItsWay { bytes, .. } = self.queue.pop_front().expect("somebody was due");
                     self.queued -= bytes.len();
                     self.to.write_all(&bytes).await?;
                 }
                 read = self.from.read(&mut buffer), if stop.is_none() && !silent && self.queued < ON_ITS_WAY => {
                     let n = read?;
-                    stop = if n == 0 { Some(Stop::End) } else { self.heard(&buffer[..n], now.delay(self.way)) };
+                    stop = if n == 0 { Some(Stop::End) } else { self.heard(&buffer[..n], now) };
                 }
             }
         }
     }
 
     /// Puts what was read on its way.
-    fn heard(&mut self, bytes: &[u8], delay: Duration) -> Option<Stop> {
+    fn heard(&mut self, bytes: &[u8], weather: Weather) -> Option<Stop> {
         let cut = self.shared.take(self.way, bytes.len());
         let bytes = &bytes[..cut.unwrap_or(bytes.len())];
         let mut talk = self.talk.lock();
@@ -179,23 +188,35 @@ impl Pump<'_> {
             pieces.push(Piece::opaque(talk.lens.rest(self.way)));
         }
         for mut piece in pieces {
-            let (later, stop) = match self.way {
+            let came = match self.way {
                 Way::There => self.shared.asks(&mut talk, &mut piece),
                 Way::Back => {
                     self.shared.renamed.lock().of(&mut piece.bytes);
                     talk.answers(&piece)
                 }
             };
-            match stop {
-                Some(Lost::This(then)) => return Some(then.into()),
-                Some(Lost::ThisAndMore) => continue,
-                None => {}
+            let (mut later, mut held_since) = (Duration::ZERO, None);
+            match came {
+                Came::Lost(Lost::This(then)) => return Some(then.into()),
+                Came::Lost(Lost::ThisAndMore) => continue,
+                Came::Late(by) => later = by,
+                Came::Held => held_since = Some(weather.let_go),
+                Came::Well => {}
             }
             self.queued += piece.bytes.len();
-            self.queue.push_back((Instant::now() + delay + later, piece.bytes));
+            let due = Instant::now() + weather.delay(self.way) + later;
+            self.queue.push_back(OnItsWay { due, held_since, bytes: piece.bytes });
         }
         cut.map(|_| Stop::Reset)
     }
+}
+
+/// What becomes of a piece.
+enum Came {
+    Well,
+    Late(Duration),
+    Held,
+    Lost(Lost),
 }
 
 /// A piece that does not go on.
@@ -207,16 +228,17 @@ enum Lost {
 }
 
 impl Shared {
-    fn asks(&self, talk: &mut Talk, piece: &mut Piece) -> (Duration, Option<Lost>) {
-        let mut came = (Duration::ZERO, None);
+    fn asks(&self, talk: &mut Talk, piece: &mut Piece) -> Came {
+        let mut came = Came::Well;
         for rewording in &*self.rewordings.lock() {
             rewording.of(self.speaks, piece);
         }
         if let Some(request) = piece.request() {
             self.requests.fetch_add(1, Ordering::SeqCst);
             match self.rules.lock().iter_mut().find_map(|rule| rule.judge(&request)) {
-                Some(Fate::LosesRequest(then)) => came.1 = Some(Lost::This(then)),
-                Some(Fate::DelaysRequest(by)) => came.0 = by,
+                Some(Fate::LosesRequest(then)) => came = Came::Lost(Lost::This(then)),
+                Some(Fate::DelaysRequest(by)) => came = Came::Late(by),
+                Some(Fate::HoldsRequest) => came = Came::Held,
                 Some(fate @ (Fate::LosesReply(_) | Fate::DelaysReply(_))) => {
                     talk.fates.insert(talk.asked, fate);
                 }
@@ -229,7 +251,7 @@ impl Shared {
 }
 
 impl Talk {
-    fn answers(&mut self, piece: &Piece) -> (Duration, Option<Lost>) {
+    fn answers(&mut self, piece: &Piece) -> Came {
         if !self.lens.numbers_replies() {
             self.answered = self.asked.saturating_sub(1);
         }
@@ -243,10 +265,10 @@ impl Talk {
             }
         }
         match fate {
-            Some((_, Fate::LosesReply(then))) if piece.ends => (Duration::ZERO, Some(Lost::This(then))),
-            Some((_, Fate::LosesReply(_))) => (Duration::ZERO, Some(Lost::ThisAndMore)),
-            Some((_, Fate::DelaysReply(by))) => (by, None),
-            _ => (Duration::ZERO, None),
+            Some((_, Fate::LosesReply(then))) if piece.ends => Came::Lost(Lost::This(then)),
+            Some((_, Fate::LosesReply(_))) => Came::Lost(Lost::ThisAndMore),
+            Some((_, Fate::DelaysReply(by))) => Came::Late(by),
+            _ => Came::Well,
         }
     }
 }

@@ -77,6 +77,8 @@ struct Weather {
     delay: [Duration; 2],
     /// Connections of an earlier number are cut.
     generation: u64,
+    /// What was held under an earlier number goes on.
+    let_go: u64,
 }
 
 impl Weather {
@@ -196,13 +198,20 @@ impl Proxy {
         });
     }
 
-    /// No delay, silence, refusal, ordered cut or rule any more. A connection that a rule made silent stays so.
+    /// No delay, silence, refusal, ordered cut, rule, or request that is held any more. A connection that a rule made silent stays so.
     pub fn heal(&self) {
         for way in Way::BOTH {
             *self.shared.allowance[way as usize].lock() = None;
         }
         self.shared.rules.lock().clear();
-        self.shared.weather.send_modify(|w| *w = Weather { generation: w.generation, ..Weather::default() });
+        self.shared.weather.send_modify(|w| {
+            *w = Weather { generation: w.generation, let_go: w.let_go + 1, ..Weather::default() };
+        });
+    }
+
+    /// What rules [hold](Rule::hold_request) by now goes on.
+    pub fn let_go(&self) {
+        self.shared.weather.send_modify(|w| w.let_go += 1);
     }
 
     /// Resets all connections that there are.

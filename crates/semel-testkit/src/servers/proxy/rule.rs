@@ -26,6 +26,7 @@ pub(super) enum Fate {
     LosesRequest(Then),
     LosesReply(Then),
     DelaysRequest(Duration),
+    HoldsRequest,
     DelaysReply(Duration),
 }
 
@@ -93,6 +94,14 @@ impl Rule {
     #[must_use]
     pub const fn delay_request(mut self, by: Duration) -> Self {
         self.fate = Fate::DelaysRequest(by);
+        self
+    }
+
+    /// The server gets it, and what follows on this connection, when the proxy is told to
+    /// [let go](super::Proxy::let_go).
+    #[must_use]
+    pub const fn hold_request(mut self) -> Self {
+        self.fate = Fate::HoldsRequest;
         self
     }
 

@@ -308,3 +308,21 @@ async fn of_many_requests_on_one_connection_the_chosen_one_loses_its_reply() {
     assert_eq!((fired.count(), proxy.counts().requests), (1, 3));
     assert!(server.heard().contains("EVALSHA 2\r\n"));
 }
+
+#[tokio::test]
+async fn a_held_request_goes_on_when_it_is_let_go_and_holds_up_no_other_connection() {
+    let server = Server::echo().await;
+    let proxy = Proxy::start(server.address).await;
+    let (mut held, mut free) = (client(&proxy).await, client(&proxy).await);
+    let fired = proxy.rule(Rule::when(|request| request.contains("wait")).hold_request());
+    say(&mut held, "wait").await;
+    stays_silent(&mut held).await;
+    assert_eq!(fired.count(), 1);
+    say(&mut free, "pass").await;
+    assert_eq!(hear(&mut free, 4).await.unwrap(), "pass");
+    assert_eq!(server.heard(), "pass");
+    proxy.let_go();
+    assert_eq!(hear(&mut held, 4).await.unwrap(), "wait");
+    say(&mut held, "more").await;
+    assert_eq!(hear(&mut held, 4).await.unwrap(), "more", "the rule is about one");
+}

@@ -4,6 +4,7 @@ use std::{fmt::Write, fs, time::Duration};
 
 use super::{
     super::process::Looking,
+    resp::{Said, ask},
     server::{Ports, Redis, Setup},
 };
 
@@ -168,10 +169,29 @@ impl Cluster {
             looks += 1;
             assert!(looking.again().await, "node {replica} did not become master");
         }
+        self.agreed().await;
     }
 
     async fn has_taken_over(&self, node: &Redis) -> bool {
         node.info("replication", "role").await == "master" && self.calls_it_whole(node).await
+    }
+
+    /// Waits until all nodes that answer have the same map: one with yesterday's sends calls to a master that is none any
+    /// more, and that one sends them back.
+    async fn agreed(&self) {
+        let looking = Looking::begin();
+        loop {
+            let mut maps = Vec::new();
+            for node in &self.nodes {
+                if let Ok(said) = ask(node.port(), &[b"CLUSTER", b"SLOTS"]).await {
+                    maps.push(map_of(&said));
+                }
+            }
+            if maps.iter().all(|map| maps.first() == Some(map)) {
+                return;
+            }
+            assert!(looking.again().await, "the nodes do not agree who is a master: {maps:?}");
+        }
     }
 
     /// Waits until a replica has taken the place of its dead master.
@@ -250,6 +270,17 @@ impl Cluster {
     async fn id(&self, node: usize) -> String {
         self.nodes[node].tell(&["CLUSTER", "MYID"]).await.text()
     }
+}
+
+/// Ranges of slots with the ports of their masters, in order.
+fn map_of(said: &Said) -> Vec<[i64; 3]> {
+    let range = |range: &Said| match range.list() {
+        [from, to, master, ..] => Some([from.number()?, to.number()?, master.list().get(1)?.number()?]),
+        _ => None,
+    };
+    let mut map: Vec<_> = said.list().iter().filter_map(range).collect();
+    map.sort_unstable();
+    map
 }
 
 /// What node `mine` finds in its folder: all nodes and their slots, so that nobody has to introduce them.
