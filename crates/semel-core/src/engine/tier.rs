@@ -208,7 +208,7 @@ impl Tier {
 
     /// What is known of a record. Where that is nothing, whoever looked is the one to ask.
     pub(super) fn look(self: &Arc<Self>, id: &Identity, now: Tick) -> Look {
-        if let Some(found) = self.outcomes.as_ref().and_then(|o| o.find(id, now)) {
+        if let Some(found) = self.remembered(id, now) {
             return Look::Done(found);
         }
         let mut shard = self.shard(id);
@@ -223,6 +223,11 @@ impl Tier {
             }
             None => Look::Unknown,
         }
+    }
+
+    /// The record that copies are answered by without a question to the store.
+    pub(super) fn remembered(&self, id: &Identity, now: Tick) -> Option<Arc<Remembered>> {
+        self.outcomes.as_ref()?.find(id, now)
     }
 
     /// An attempt with a grant begins here; `false` where one without a grant is under way in this process.

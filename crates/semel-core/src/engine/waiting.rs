@@ -223,6 +223,13 @@ async fn watch(inner: Arc<Inner>, id: Identity, fence: Fence, flight: Arc<Flight
             }
             continue;
         }
+        // One that joined after the attempt had told its end finds it where copies do.
+        let now = inner.now();
+        if let Some(known) = inner.tier.remembered(&id, now).filter(|known| known.record.fence == Some(fence)) {
+            let seen = News::Seen(Some(Box::new(known.record.clone())), known.store_time(now));
+            inner.flights.tell(&id, fence, seen);
+            return;
+        }
         let mut wake = inner.now() + inner.jittered(pause);
         if let Ok(seen) = look(&inner, &id).await {
             let same = |r: &Record| r.fence == Some(fence) && r.reads_as(seen.now) == StateCode::InFlight;

@@ -182,7 +182,6 @@ async fn a_storm_through_one_gateway_costs_three_commands_at_most_and_its_replay
         let is_call = |command: &String| command.contains(":k:") && !command.starts_with("\"EVAL\"");
         (fresh, told.into_iter().filter(is_call).collect::<Vec<_>>())
     };
-    let mut least = usize::MAX;
     for round in 0..10 {
         let key = format!("storm-{round}");
         let (fresh, commands) = storm(key.clone()).await;
@@ -190,10 +189,8 @@ async fn a_storm_through_one_gateway_costs_three_commands_at_most_and_its_replay
         // Claims and completions bring a record's head, which says what it becomes.
         let (claims, completions) = (that_bring(r"SML\x01\x01"), that_bring(r"SML\x01\x02"));
         assert_eq!((fresh, claims, completions), (1, 1, 1), "{commands:#?}");
-        least = least.min(commands.len());
+        assert!(commands.len() <= 3, "a claim, a completion, and one look at most: {commands:#?}");
         let (fresh, commands) = storm(key).await;
         assert_eq!((fresh, commands), (0, Vec::new()), "replays ask nobody");
     }
-    // A copy that was held up between meeting the attempt and waiting for it looks by itself: on a busy machine now and then two.
-    assert!(least <= 3, "a claim, a completion, and one look at most: {least}");
 }
