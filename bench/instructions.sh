@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bounds='
 run      7750   7
 begin    7600   7
-replay   4400   3
+replay   4600   3
 '
 few=1000 many=3000
 
