@@ -229,22 +229,9 @@ mod tests {
 
     #[test]
     fn a_host_is_looked_up_where_a_rule_is_for_one() {
+        let other = "[[rule]]\nname = \"other\"\nmatch = \"POST /*\"";
         let place = |host_of_a_rule: &str| {
-            let text = format!(
-                "[upstream.shop]
-                urls = [\"http://127.0.0.1:3000\"]
-                [principal]
-                header = \"X-User\"
-                [[rule]]
-                name = \"one\"
-                match = \"POST /orders\"
-                {host_of_a_rule}
-                [[rule]]
-                name = \"other\"
-                match = \"POST /*\""
-            );
-            let file = config::Source::new("semel.toml", text);
-            let config = Config::from_parts(Some(file), &config::Flags::default()).unwrap();
+            let config = config(&format!("{host_of_a_rule}\n{other}"));
             let request = http::Request::post("/orders").header(HOST, "shop.test:80").body(()).unwrap();
             (config.rules.by_host(), find(&config.rules, &RequestView::of(&request)).unwrap().index)
         };
@@ -253,8 +240,8 @@ mod tests {
         assert_eq!(place("host = \"bank.test\""), (true, 1));
     }
 
-    /// The guard's rule of a file's.
-    fn made(lines: &str) -> Rule {
+    /// A file with one rule, these lines at its end.
+    fn config(lines: &str) -> Config {
         let text = format!(
             "[upstream.shop]
             urls = [\"http://127.0.0.1:3000\"]
@@ -266,7 +253,12 @@ mod tests {
             {lines}"
         );
         let file = config::Source::new("semel.toml", text);
-        let config = Config::from_parts(Some(file), &config::Flags::default()).unwrap();
+        Config::from_parts(Some(file), &config::Flags::default()).unwrap()
+    }
+
+    /// The guard's rule of a file's.
+    fn made(lines: &str) -> Rule {
+        let config = config(lines);
         make(&config, config.rules.get(0).unwrap()).unwrap()
     }
 
