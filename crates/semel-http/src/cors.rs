@@ -103,10 +103,14 @@ impl fmt::Debug for Cors {
 fn origin(text: &str) -> Result<HeaderValue, BadOrigin> {
     let bad = || BadOrigin(text.to_owned());
     let (scheme, host) = text.split_once("://").ok_or_else(bad)?;
-    // A path, a query, a user, a capital, or no host at all: no browser sends it, so it would never match.
+    // A path, a query, a user, a capital, an impossible port, or no host at all: no browser sends it, so it would never match.
     let is_plain =
         !host.is_empty() && !host.contains(['/', '?', '#', '@', '*', '\\']) && text == text.to_ascii_lowercase();
-    let is_known = text.parse::<Uri>().is_ok_and(|uri| uri.host().is_some());
+    // What does not read as a port is taken for none.
+    let is_known = text.parse::<Uri>().is_ok_and(|uri| match uri.port() {
+        Some(port) => port.as_str() == port.as_u16().to_string(),
+        None => uri.host() == Some(host),
+    });
     let default = match scheme {
         "http" => ":80",
         "https" => ":443",
@@ -225,6 +229,9 @@ mod tests {
             "https://user@shop.example.com",
             "https://shop.example.com:443",
             "http://shop.example.com:80",
+            "https://shop.example.com:",
+            "https://shop.example.com:99999",
+            "https://shop.example.com:08443",
             "https://shop example.com",
         ] {
             let why = Cors::origins([bad]).unwrap_err().to_string();
