@@ -112,8 +112,8 @@ pub fn judge(ask: &Ask, found: Option<&Record>, now: StoreTime, caller: &Caller)
     // A parked record has dropped its fingerprint: there is nothing left to compare.
     let comparable = r.state == StateCode::Parked || r.fingerprint.version() == ask.fingerprint.version();
     let (Some(rest), true) = (rest, comparable) else {
-        // Parked and in flight say so themselves, whatever was asked: there is nothing to leak in that. But nobody waits for
-        // this attempt (no fence): neither question nor caller could be compared, so its answer is not this one's.
+        // Parked, in flight and unknown say so themselves, whatever was asked: there is nothing to leak in that. But nobody
+        // waits for this attempt (no fence): neither question nor caller could be compared, so its answer is not this one's.
         return match r.reads_as(now) {
             StateCode::InFlight => Judgement::InFlight(Running {
                 left: r.lease_until.since(now).max(MIN_RETRY),
@@ -121,6 +121,8 @@ pub fn judge(ask: &Ask, found: Option<&Record>, now: StoreTime, caller: &Caller)
                 same_request: false,
             }),
             _ if r.state == StateCode::Parked => parked(r, None),
+            // Whoever was told that it was done would rely on what nobody knows.
+            StateCode::Unknown => Judgement::Unknown { since: r.lease_until, last: None },
             _ => Judgement::Unavailable { kept: None },
         };
     };

@@ -110,12 +110,11 @@ impl Inner {
     #[cold]
     pub(super) fn tell_copies(&self, lease: &Arc<Lease>, verdict: &Verdict) {
         let now = self.store_time(self.now());
-        let recorded = |outcome: &Outcome, left| {
-            News::Recorded(Recorded { outcome: outcome.clone(), settled_at: now, left, same_request: false })
-        };
+        let recorded =
+            |outcome: &Outcome, left| Recorded { outcome: outcome.clone(), settled_at: now, left, same_request: false };
         let news = match verdict {
-            Verdict::Keep(outcome) => recorded(outcome, lease.policy.ttl()),
-            Verdict::Release { answer: Some(outcome), .. } => recorded(outcome, Duration::ZERO),
+            Verdict::Keep(outcome) => News::done(recorded(outcome, lease.policy.ttl())),
+            Verdict::Release { answer: Some(outcome), .. } => News::Recorded(recorded(outcome, Duration::ZERO)),
             Verdict::Release { answer: None, .. } => {
                 News::Refused(Refusal::InFlight { retry_after: Duration::from_millis(100) })
             }

@@ -195,11 +195,7 @@ impl Inner {
                 // There was nothing that the store could have lost.
                 let restored = restored && lease.unguarded.is_none();
                 let news = if self.flights.is_any() { recorded(&rest, lease.policy.ttl()) } else { None };
-                let news = news.map(|r| match r.outcome.body {
-                    Body::Whole(_) => News::Recorded(r),
-                    Body::Withheld(_) => News::Refused(Refusal::OutcomeUnavailable { kept: Some(Box::new(r)) }),
-                });
-                (if restored { Kept::Restored } else { Kept::Stored }, news)
+                (if restored { Kept::Restored } else { Kept::Stored }, news.map(News::done))
             }
             Ok(Settled::Lost(record)) => (self.lost(lease, &record), None),
             Err(_) => (Kept::Unrecorded, None),

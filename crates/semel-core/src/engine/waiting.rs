@@ -26,7 +26,7 @@ use crate::{
     ids::{Fence, StoreTime},
     judge::{Judgement, Recorded, judge},
     observe::{Event, StoreCall, What},
-    record::{Record, StateCode},
+    record::{Body, Record, StateCode},
     refusal::Refusal,
     store::{Seen, StoreError},
 };
@@ -38,6 +38,16 @@ pub(super) enum News {
     Refused(Refusal),
     /// The record as the watcher saw it, after it moved.
     Seen(Option<Box<Record>>, StoreTime),
+}
+
+impl News {
+    /// What was done, as far as it is there.
+    pub(super) fn done(recorded: Recorded) -> Self {
+        match recorded.outcome.body {
+            Body::Whole(_) => Self::Recorded(recorded),
+            Body::Withheld(_) => Self::Refused(Refusal::OutcomeUnavailable { kept: Some(Box::new(recorded)) }),
+        }
+    }
 }
 
 #[derive(Default)]

@@ -144,14 +144,24 @@ fn a_free_record_was_raced_unless_a_token_is_needed_and_it_is_none() {
 fn an_outcome_for_a_question_of_another_version_is_unavailable() {
     for version in [Version { algorithm: 2, parameters: 7 }, Version { algorithm: 1, parameters: 8 }] {
         let fingerprint = Fingerprint::stored(version, [1; 32]);
-        for state in [StateCode::Done, StateCode::Unknown] {
-            let r = Record { fingerprint, flags: Flags::BODY_KEPT, ..record(state, &outcome()) };
-            assert!(matches!(judged(&r), Judgement::Unavailable { kept: None }), "{state:?}");
-        }
+        let done = Record { fingerprint, flags: Flags::BODY_KEPT, ..record(StateCode::Done, &outcome()) };
+        assert!(matches!(judged(&done), Judgement::Unavailable { kept: None }));
         let running = Record { fingerprint, ..record(StateCode::InFlight, &Payload::Nothing) };
         assert_eq!(in_flight(judged(&running)).left, 3 * SECOND);
-        let over = Record { lease_until: NOW - SECOND, ..running };
-        assert!(matches!(judged(&over), Judgement::Unavailable { kept: None }));
+    }
+}
+
+/// Who came with another version of the question after an owner had died was told that it was done. Nobody knows that.
+#[test]
+fn an_unknown_for_a_question_of_another_version_is_unknown_and_not_done() {
+    let fingerprint = Fingerprint::stored(Version { algorithm: 1, parameters: 8 }, [1; 32]);
+    let settled = Record { lease_until: NOW - SECOND, ..record(StateCode::Unknown, &words()) };
+    let dead = Record { lease_until: NOW - SECOND, ..record(StateCode::InFlight, &Payload::Nothing) };
+    for r in [settled, dead] {
+        for r in [Record { fingerprint, ..r.clone() }, Record { rest: Bytes::from_static(b"\x09?"), ..r }] {
+            let Judgement::Unknown { since, last: None } = judged(&r) else { panic!("{:?}", judged(&r)) };
+            assert_eq!(since, NOW - SECOND);
+        }
     }
 }
 

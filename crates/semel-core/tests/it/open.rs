@@ -4,7 +4,7 @@
 use semel_core::{
     engine::{Answer, Begin, Call, Kept, OpenReason, TierConfig, Verdict},
     policy::{OnStoreError, Policy},
-    record::{Format, Outcome, Payload, Rest, StateCode},
+    record::{Format, Outcome, Payload, Rest, StateCode, Withheld},
     refusal::Refusal,
     store::{Capacity, Did, StoreAdmin},
 };
@@ -89,6 +89,25 @@ async fn its_outcome_is_recorded_when_the_store_is_back() {
         assert!(matches!(got, Answer::Unguarded { kept: Kept::Stored, .. }), "nothing was restored: {got:?}");
         let other = stage.neighbour();
         assert_eq!(answer(&other.ran(open(&other, 1), secs(1), "never").await), "charged");
+        stage.is_quiet().await;
+    }
+}
+
+/// Whoever waited for an attempt without a grant got its outcome as one that is there, without the body that is not.
+#[tokio::test(start_paused = true)]
+async fn copies_of_an_outcome_without_its_body_are_told_that_it_was_done() {
+    for stage in stages() {
+        stage.store.outage(Some(Did::Nothing));
+        let bodiless = Outcome::without_body(Format::HTTP, &b"200"[..], Withheld::NoStore);
+        let run = stage.run_to(open(&stage, 1), secs(1), Verdict::Keep(bodiless));
+        after(millis(500)).await;
+        let waiter = stage.run(open(&stage, 1), secs(1), "never");
+        run.await.unwrap().ignore();
+        let later = stage.ran(open(&stage, 1), secs(1), "never").await;
+        for copy in [waiter.await.unwrap(), later] {
+            assert!(matches!(&copy, Answer::Refused(Refusal::OutcomeUnavailable { kept: Some(_) })), "{copy:?}");
+        }
+        stage.store.outage(None);
         stage.is_quiet().await;
     }
 }
