@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    history::{Call, Collector, Effect, Event, Last, Told, What},
+    history::{Call, Collector, Effect, Event, Last, Question, Told, What},
     lives::{Grant, Span, most},
     promise::{Fences, Promise},
     report::{Property, Report, Violation},
@@ -34,6 +34,7 @@ pub fn check(collector: &Collector, promise: &Promise) -> Report {
             What::Effect(effect) => &effect.identity,
             What::Forgets { identity: Some(identity) }
             | What::Forgot { identity: Some(identity), .. }
+            | What::Issued { identity, .. }
             | What::Last { identity, .. } => identity,
             What::Forgets { identity: None } | What::Forgot { identity: None, .. } => {
                 all_forgotten.push((place, event));
@@ -88,7 +89,7 @@ impl Trouble {
 /// A call and what came of it.
 struct Visit<'a> {
     asked_at: usize,
-    question: &'a str,
+    question: &'a Question,
     told: Option<(usize, &'a Told, &'a str)>,
 }
 
@@ -107,6 +108,8 @@ struct Story<'a> {
     visits: BTreeMap<Call, Visit<'a>>,
     /// With where they were reported.
     effects: Vec<(usize, &'a Effect)>,
+    /// Tokens that were issued: where, and the time until which they stand.
+    tokens: Vec<(usize, Duration)>,
     /// By where each loss began.
     losses: BTreeMap<usize, Loss>,
     /// Whatever the store did not see may have run: nothing is promised of the identity as a whole.
@@ -121,6 +124,7 @@ impl<'a> Story<'a> {
             events: Vec::new(),
             visits: BTreeMap::new(),
             effects: Vec::new(),
+            tokens: Vec::new(),
             losses: BTreeMap::new(),
             is_open: false,
             last: None,
@@ -139,6 +143,7 @@ impl<'a> Story<'a> {
                 }
             }
             What::Effect(effect) => self.effects.push((place, effect)),
+            What::Issued { until, .. } => self.tokens.push((place, *until)),
             What::Forgets { .. } | What::Forgot { .. } => self.hear_of_a_loss(place, &event.what),
             What::Last { last, .. } => self.last = Some(last),
             What::Fault(_) | What::Trouble { .. } => {}
@@ -169,12 +174,20 @@ impl<'a> Story<'a> {
         1 + self.losses.values().map(|loss| loss.times).sum::<usize>()
     }
 
+    fn guarded(&self) -> impl Iterator<Item = &(usize, &'a Effect)> {
+        self.effects.iter().filter(|(_, effect)| effect.fence.is_some())
+    }
+
+    /// Where an effect was asked for, at the earliest.
+    fn asked_for(&self, effect: &Effect) -> usize {
+        let first = || self.visits.values().map(|visit| visit.asked_at).min().unwrap_or(0);
+        effect.call.and_then(|call| self.visits.get(&call)).map_or_else(first, |visit| visit.asked_at)
+    }
+
     /// How many of the guarded effects each have a life of their own, by what was lost between them.
     fn explained(&self) -> usize {
-        let first = self.visits.values().map(|visit| visit.asked_at).min().unwrap_or(0);
-        let asked = |effect: &Effect| effect.call.and_then(|call| self.visits.get(&call)).map_or(first, |v| v.asked_at);
-        let guarded = self.effects.iter().filter(|(_, effect)| effect.fence.is_some());
-        let grants: Vec<_> = guarded.map(|(place, effect)| Grant::within(asked(effect), *place)).collect();
+        let grants: Vec<_> =
+            self.guarded().map(|(place, effect)| Grant::within(self.asked_for(effect), *place)).collect();
         let span = |(since, loss): (&usize, &Loss)| vec![Span { since: *since, gone: loss.gone }; loss.times];
         most(&grants, &self.losses.iter().flat_map(span).collect::<Vec<_>>())
     }
@@ -201,9 +214,13 @@ impl<'a> Story<'a> {
         self.effects_are_as_many_as_lives(promise, report);
         self.fences_rise(promise, report);
         self.only_what_was_asked_happened(report);
+        if promise.tokens {
+            self.all_had_a_token(report);
+        }
         for (call, visit) in &self.visits {
-            if let Some((_, told, _)) = visit.told {
+            if let Some((told_at, told, _)) = visit.told {
                 self.what_was_told_is_true(*call, visit, told, report);
+                self.a_refusal_has_its_reason(*call, visit, (told_at, told), promise, report);
             }
         }
         self.answers_are_equal(report);
@@ -214,7 +231,7 @@ impl<'a> Story<'a> {
     }
 
     fn effects_are_as_many_as_lives(&self, promise: &Promise, report: &mut Report) {
-        let guarded = self.effects.iter().filter(|(_, e)| e.fence.is_some()).count();
+        let guarded = self.guarded().count();
         let unguarded = self.effects.len() - guarded;
         report.unguarded += unguarded as u64;
         if unguarded > 0 && !promise.open {
@@ -239,7 +256,7 @@ impl<'a> Story<'a> {
 
     fn fences_rise(&self, promise: &Promise, report: &mut Report) {
         let mut highest = None;
-        for (_, effect) in self.effects.iter().filter(|(_, e)| e.fence.is_some()) {
+        for (_, effect) in self.guarded() {
             if effect.fence > highest {
                 highest = effect.fence;
             } else if promise.fences == Fences::Rise && self.is_whole() {
@@ -252,7 +269,7 @@ impl<'a> Story<'a> {
     }
 
     fn only_what_was_asked_happened(&self, report: &mut Report) {
-        let nothing_ran = |v: &Visit<'_>| matches!(v.told, Some((_, Told::Refused | Told::Mismatch, _)));
+        let nothing_ran = |v: &Visit<'_>| v.told.is_some_and(|(_, told, _)| told.is_refusal());
         if self.visits.is_empty() && !self.effects.is_empty() {
             self.wrong(report, Property::Asked, "effects of an identity that nobody asked about".into());
         } else if !self.effects.is_empty() && self.visits.values().all(nothing_ran) {
@@ -260,7 +277,7 @@ impl<'a> Story<'a> {
             self.wrong(report, Property::NothingBehindFailure, words.into());
         }
         for (_, effect) in &self.effects {
-            if !self.visits.is_empty() && !self.visits.values().any(|v| v.question == effect.question) {
+            if !self.visits.is_empty() && !self.visits.values().any(|v| *v.question == effect.question) {
                 let words =
                     format!("effect {} answers a question that nobody asked: {}", effect.value, effect.question);
                 self.wrong(report, Property::Asked, words);
@@ -270,22 +287,18 @@ impl<'a> Story<'a> {
 
     fn what_was_told_is_true(&self, call: Call, visit: &Visit<'_>, told: &Told, report: &mut Report) {
         let n = call.0;
-        if matches!(told, Told::Refused | Told::Mismatch)
+        if told.is_refusal()
             && let Some((_, own)) = self.effects.iter().find(|(_, e)| e.call == Some(call))
         {
             let words = format!("call {n} was told that nothing was run for it, and effect {} was its own", own.value);
             self.wrong(report, Property::NothingBehindFailure, words);
-        }
-        if *told == Told::Mismatch && self.visits.values().all(|v| v.question == visit.question) {
-            let words = format!("call {n} was refused as another question, and all asked the same");
-            self.wrong(report, Property::OwnQuestion, words);
         }
         let Some(value) = told.value() else { return };
         let Some((_, effect)) = self.effects.iter().find(|(_, e)| e.value == value) else {
             let words = format!("call {n} was told {value}, and no such effect took place");
             return self.wrong(report, Property::EffectBehindSuccess, words);
         };
-        if effect.question != visit.question {
+        if effect.question != *visit.question {
             let words = format!("call {n} asked {} and got the answer to {}", visit.question, effect.question);
             self.wrong(report, Property::OwnQuestion, words);
         }
@@ -299,6 +312,58 @@ impl<'a> Story<'a> {
         {
             let words = format!("call {n} was told that it ran, and effect {value} is that of call {}", other.0);
             self.wrong(report, Property::EffectBehindSuccess, words);
+        }
+    }
+
+    /// Whoever is refused for what happened before, or for what is not there, is told the truth about that.
+    fn a_refusal_has_its_reason(
+        &self,
+        call: Call,
+        visit: &Visit<'_>,
+        (told_at, told): (usize, &Told),
+        promise: &Promise,
+        report: &mut Report,
+    ) {
+        let (n, asked) = (call.0, visit.question);
+        let done: Vec<_> =
+            self.effects.iter().filter(|(place, _)| *place < told_at).map(|(_, e)| &e.question).collect();
+        let wrong = match told {
+            Told::Mismatch if self.visits.values().all(|v| v.question.what == asked.what) => {
+                (Property::OwnQuestion, format!("call {n} was refused as another question, and all asked the same"))
+            }
+            // What was given up after many attempts has dropped its question: there the credentials alone are compared.
+            Told::Stranger if self.visits.values().all(|v| v.question.by == asked.by) => {
+                (Property::OwnQuestion, format!("call {n} was refused as a stranger, and nobody else asked"))
+            }
+            Told::Done if done.is_empty() => {
+                (Property::EffectBehindSuccess, format!("call {n} was told that it was done, and nothing had been"))
+            }
+            Told::Done if !promise.unread && !done.contains(&asked) => {
+                (Property::OwnQuestion, format!("call {n} asked {asked} and was told that it was done, as another was"))
+            }
+            Told::NoToken if self.token_stands(visit.asked_at, told_at) => {
+                (Property::Tokens, format!("call {n} was told that there is no token, and there was one"))
+            }
+            _ => return,
+        };
+        self.wrong(report, wrong.0, wrong.1);
+    }
+
+    /// Whether a token stood from one place to another.
+    fn token_stands(&self, from: usize, to: usize) -> bool {
+        let at = self.time_of(to);
+        let is_lost = |issued: usize| self.losses.iter().any(|(since, loss)| *since < to && issued <= loss.until);
+        self.tokens.iter().any(|(issued, until)| *issued < from && at < *until && !is_lost(*issued))
+    }
+
+    fn all_had_a_token(&self, report: &mut Report) {
+        for (done, effect) in self.guarded() {
+            let asked = self.asked_for(effect);
+            let is_lost = |issued: usize| self.losses.iter().any(|(since, loss)| issued < *since && loss.until < asked);
+            if !self.tokens.iter().any(|(issued, _)| issued < done && !is_lost(*issued)) {
+                let words = format!("effect {} took place without a token", effect.value);
+                self.wrong(report, Property::Tokens, words);
+            }
         }
     }
 
@@ -317,13 +382,16 @@ impl<'a> Story<'a> {
         told.filter_map(|(place, told, _)| Some((place, told.standing()?))).min()
     }
 
+    fn time_of(&self, place: usize) -> Duration {
+        self.events.iter().find(|(p, _)| *p == place).map_or(Duration::ZERO, |(_, event)| event.at)
+    }
+
     /// Whether something other than the guard kept a call from its outcome: see [`Promise::in_trouble`].
     fn is_excused(&self, visit: &Visit<'_>, told_at: usize, promise: &Promise, trouble: &Trouble) -> bool {
-        let at = |place| self.events.iter().find(|(p, _)| *p == place).map_or(Duration::ZERO, |(_, event)| event.at);
-        let (asked, told) = (at(visit.asked_at), at(told_at));
+        let (asked, told) = (self.time_of(visit.asked_at), self.time_of(told_at));
         let waited = told.saturating_sub(asked) >= promise.patience;
         let beside = |v: &Visit<'_>| {
-            let Some((until, Told::Refused | Told::Unclear, label)) = v.told else { return false };
+            let Some((until, Told::Refused | Told::Done | Told::Unclear, label)) = v.told else { return false };
             v.asked_at < told_at && visit.asked_at < until && promise.after_success.contains(&label)
         };
         waited || trouble.is_felt((visit.asked_at, asked), told_at, promise.lingers) || self.visits.values().any(beside)
@@ -332,7 +400,7 @@ impl<'a> Story<'a> {
     fn outcomes_stand(&self, promise: &Promise, trouble: &Trouble, report: &mut Report) {
         let Some((known_at, known)) = self.first_outcome() else { return };
         let effect = self.effects.iter().find(|(_, e)| e.value == known);
-        let question = effect.map(|(_, e)| e.question.as_str());
+        let question = effect.map(|(_, e)| &e.question);
         // A process tells what it has in memory, also of a claim that was lost before the outcome could be recorded.
         let since = effect.map_or(known_at, |(place, _)| known_at.min(*place));
         for (call, visit) in &self.visits {
@@ -343,12 +411,13 @@ impl<'a> Story<'a> {
             }
             let right = match told {
                 Told::Replayed(value) => value == known,
-                Told::Mismatch => question != Some(visit.question),
-                Told::Refused | Told::Unclear => {
+                Told::Mismatch => question.is_none_or(|known| known.what != visit.question.what),
+                Told::Stranger => question.is_none_or(|known| known.by != visit.question.by),
+                Told::Refused | Told::Done | Told::Unclear => {
                     promise.after_success.contains(&label)
                         || promise.in_trouble.contains(&label) && self.is_excused(visit, told_at, promise, trouble)
                 }
-                Told::Fresh(_) | Told::Unrecorded(_) | Told::Unguarded(_) => false,
+                Told::NoToken | Told::Fresh(_) | Told::Unrecorded(_) | Told::Unguarded(_) => false,
             };
             if !right {
                 let words =
@@ -358,12 +427,15 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// When the oldest run was asked for that had not come to its end at a place. Its process does not know yet that its claim
-    /// is lost, and answers copies by it.
+    /// When the oldest call was made that had not come to its end at a place, and may have been a run, of which not every one
+    /// gets as far as its effect. Its process does not know yet that its claim is lost, and answers copies by it.
     fn oldest_run_under_way(&self, place: usize) -> Option<usize> {
-        let runs = self.effects.iter().filter_map(|(_, effect)| self.visits.get(effect.call.as_ref()?));
-        let under_way = runs.filter(|run| run.asked_at < place && run.told.is_none_or(|(told_at, ..)| told_at > place));
-        under_way.map(|run| run.asked_at).min()
+        let may_run =
+            |told: &Told| !matches!(told, Told::Replayed(_)) && (!told.is_refusal() || *told == Told::Refused);
+        let is_under_way = |call: &&Visit<'_>| {
+            call.asked_at < place && call.told.is_none_or(|(told_at, told, _)| told_at > place && may_run(told))
+        };
+        self.visits.values().filter(is_under_way).map(|call| call.asked_at).min()
     }
 
     fn the_record_agrees(&self, last: &Last, promise: &Promise, report: &mut Report) {

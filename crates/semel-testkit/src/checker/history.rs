@@ -9,6 +9,35 @@ use semel_core::env::{Clock, Tick};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct Call(pub u64);
 
+/// What was asked, and with whose credentials, where those tell callers apart.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Question {
+    /// What.
+    pub what: String,
+    /// Whose; empty where all are one caller.
+    pub by: String,
+}
+
+impl Question {
+    /// The same question, asked with somebody's credentials.
+    #[must_use]
+    pub fn of(self, by: impl Into<String>) -> Self {
+        Self { by: by.into(), ..self }
+    }
+}
+
+impl From<&str> for Question {
+    fn from(what: &str) -> Self {
+        what.to_owned().into()
+    }
+}
+
+impl From<String> for Question {
+    fn from(what: String) -> Self {
+        Self { what, by: String::new() }
+    }
+}
+
 /// What a caller was told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Told {
@@ -24,6 +53,12 @@ pub enum Told {
     Refused,
     /// The same, because the key was used for another question.
     Mismatch,
+    /// The same, because the key was used for this question with other credentials.
+    Stranger,
+    /// The same, because it was done, and its outcome is not told.
+    Done,
+    /// The same, because no one-time token stands under the key.
+    NoToken,
     /// Nobody can tell what became of this call: a broken connection, a time-out.
     Unclear,
 }
@@ -36,8 +71,14 @@ impl Told {
             Self::Fresh(value) | Self::Replayed(value) | Self::Unrecorded(value) | Self::Unguarded(value) => {
                 Some(value)
             }
-            Self::Refused | Self::Mismatch | Self::Unclear => None,
+            _ => None,
         }
+    }
+
+    /// Whether it says that nothing was run for this call.
+    #[must_use]
+    pub const fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused | Self::Mismatch | Self::Stranger | Self::Done | Self::NoToken)
     }
 
     /// The outcome, if it was told as one that is recorded.
@@ -56,7 +97,7 @@ pub struct Effect {
     /// Of which identity.
     pub identity: String,
     /// What was asked.
-    pub question: String,
+    pub question: Question,
     /// Unlike that of any other effect; who is told of it can be matched with it.
     pub value: String,
     /// The fence it came with; none: it came unguarded.
@@ -97,7 +138,7 @@ pub(super) enum What {
         call: Call,
         who: String,
         identity: String,
-        question: String,
+        question: Question,
     },
     Told {
         call: Call,
@@ -105,6 +146,11 @@ pub(super) enum What {
         label: String,
     },
     Effect(Effect),
+    /// A one-time token is there, and stands until a time.
+    Issued {
+        identity: String,
+        until: Duration,
+    },
     /// The store begins to lose, or may, what it knows of an identity, or of all.
     Forgets {
         identity: Option<String>,
@@ -158,7 +204,7 @@ impl Collector {
 
     /// A caller is about to ask. What it is told comes by [`tell`](Self::tell); if nothing ever does (it left, it died),
     /// that is as unclear as [`Told::Unclear`].
-    pub fn asks(&self, who: impl Into<String>, identity: impl Into<String>, question: impl Into<String>) -> Call {
+    pub fn asks(&self, who: impl Into<String>, identity: impl Into<String>, question: impl Into<Question>) -> Call {
         let at = self.0.clock.now().since(self.0.began);
         let mut events = self.0.events.lock();
         events.0 += 1;
@@ -176,6 +222,12 @@ impl Collector {
     /// Something took place. To be reported before anybody can be told of it.
     pub fn effect(&self, effect: Effect) {
         self.hear(What::Effect(effect));
+    }
+
+    /// A one-time token was issued, and stands for at least so long. To be reported before anybody can use it.
+    pub fn issued(&self, identity: impl Into<String>, holds: Duration) {
+        let until = self.0.clock.now().since(self.0.began) + holds;
+        self.hear(What::Issued { identity: identity.into(), until });
     }
 
     /// The store lost what it knew of an identity, or of all, in a moment in which it grants nothing: another life may begin.
@@ -273,6 +325,7 @@ impl fmt::Display for Event {
                 }
                 effect.call.map_or(Ok(()), |call| write!(f, ", for call {}", call.0))
             }
+            What::Issued { until, .. } => write!(f, "a token is issued, and stands until {:.3} s", until.as_secs_f64()),
             What::Forgets { .. } => f.write_str("the store begins to forget, or may"),
             What::Forgot { .. } => f.write_str("the store has forgotten, or may have"),
             What::Last { last, .. } => write!(f, "at the end the store has {last:?}"),
@@ -280,6 +333,13 @@ impl fmt::Display for Event {
             What::Trouble { begins: true, name } => write!(f, "fault begins: {name}"),
             What::Trouble { begins: false, name } => write!(f, "fault ends: {name}"),
         }
+    }
+}
+
+impl fmt::Display for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        if self.by.is_empty() { Ok(()) } else { write!(f, " as {}", self.by) }
     }
 }
 
@@ -292,6 +352,9 @@ impl fmt::Display for Told {
             Self::Unguarded(value) => write!(f, "that it ran unguarded with outcome {value}"),
             Self::Refused => f.write_str("that nothing was run for it"),
             Self::Mismatch => f.write_str("that the key was used for another question"),
+            Self::Stranger => f.write_str("that the key was used with other credentials"),
+            Self::Done => f.write_str("that it was done"),
+            Self::NoToken => f.write_str("that there is no token"),
             Self::Unclear => f.write_str("nothing certain"),
         }
     }

@@ -19,6 +19,10 @@ pub struct Promise {
     /// The rule says to run unguarded when the store is away: what comes of that is counted. Answers still tell of effects
     /// that took place, of the question that was asked.
     pub open: bool,
+    /// Not every process can compare every question: whoever is told that it was done may have asked another.
+    pub unread: bool,
+    /// Nothing runs but what a one-time token was issued for.
+    pub tokens: bool,
     /// See there.
     pub fences: Fences,
     /// A record may still be in flight when all is over: a dead owner's, under takeover, for its lease and grace.
@@ -42,6 +46,8 @@ impl Promise {
         Self {
             takeover: false,
             open: false,
+            unread: false,
+            tokens: false,
             fences: Fences::Rise,
             in_flight_at_the_end: false,
             after_success,

@@ -17,6 +17,7 @@ pub enum Property {
     RecordAgrees,
     GuardIsTold,
     Asked,
+    Tokens,
 }
 
 /// One identity for which a property does not hold.

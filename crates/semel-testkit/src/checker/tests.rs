@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Call, Collector, Effect, Fences, Last, Promise, Property, Report, Told, check};
+use super::{Call, Collector, Effect, Fences, Last, Promise, Property, Question, Report, Told, check};
 use crate::clock::ManualClock;
 
 const STRICT: Promise = Promise::strict(&["store-unavailable"]);
@@ -156,6 +156,28 @@ fn while_a_run_whose_claim_was_lost_goes_on_its_process_may_say_so() {
     assert_eq!(h.is_clean(&advisory).doubles.loss, 1);
     h.call(Told::Refused);
     h.is_caught_by(&advisory, Property::OutcomeStands, "outcome b was known");
+}
+
+/// It found that its claim was lost before it did anything. Until then it kept copies out, and other questions.
+#[test]
+fn a_run_whose_claim_was_lost_may_say_so_also_where_it_never_takes_effect() {
+    let h = history();
+    let first = h.0.asks("worker", "order-7", "coffee");
+    h.0.forgot(None);
+    h.run("b", 2);
+    h.call(Told::Mismatch);
+    h.hears(first, Told::Refused);
+    h.is_clean(&STRICT);
+    h.call(Told::Mismatch);
+    h.is_caught(Property::OutcomeStands, "outcome b was known");
+    // One that was told of another's run kept nobody out.
+    let h = history();
+    let waiter = h.asks();
+    h.0.forgot(None);
+    h.run("b", 2);
+    h.call(Told::Refused);
+    h.hears(waiter, replayed("b"));
+    h.is_caught(Property::OutcomeStands, "outcome b was known");
 }
 
 #[test]
@@ -319,6 +341,155 @@ fn a_mismatch_where_all_asked_the_same_is_caught() {
     h.run("a", 1);
     h.hears(early, Told::Mismatch);
     h.is_caught(Property::OwnQuestion, "all asked the same");
+}
+
+/// A question with somebody's credentials.
+fn tea_of(by: &str) -> Question {
+    Question::from("tea").of(by)
+}
+
+#[test]
+fn a_stranger_is_told_so_and_nobody_else_is() {
+    let h = history();
+    let (own, stranger) = (h.0.asks("worker", "order-7", tea_of("ann")), h.0.asks("worker", "order-7", tea_of("bob")));
+    h.0.effect(Effect { question: tea_of("ann"), call: Some(own), ..effect("a", 1) });
+    h.hears(own, fresh("a"));
+    h.hears(stranger, Told::Stranger);
+    h.hears(h.0.asks("worker", "order-7", tea_of("bob")), Told::Stranger);
+    h.is_clean(&STRICT);
+    h.hears(h.0.asks("worker", "order-7", tea_of("ann")), Told::Stranger);
+    h.is_caught(Property::OutcomeStands, "outcome a was known");
+
+    let h = history();
+    h.run("a", 1);
+    let early = h.asks();
+    h.hears(early, Told::Stranger);
+    let report = h.report();
+    let words: Vec<_> = report.violations.iter().map(|v| (v.property, v.words.as_str())).collect();
+    assert!(
+        matches!(&words[..], [(Property::OwnQuestion, who), (Property::OutcomeStands, _)] if who.contains("nobody else asked")),
+        "{report}"
+    );
+}
+
+#[test]
+fn anothers_outcome_told_to_a_stranger_is_caught() {
+    let h = history();
+    let own = h.0.asks("worker", "order-7", tea_of("ann"));
+    h.0.effect(Effect { question: tea_of("ann"), call: Some(own), ..effect("a", 1) });
+    h.hears(own, fresh("a"));
+    let stranger = h.0.asks("worker", "order-7", tea_of("bob"));
+    h.hears(stranger, replayed("a"));
+    h.is_caught(Property::OwnQuestion, "asked tea as bob and got the answer to tea as ann");
+    // Nor is it told that what it asked for was done.
+    h.hears(stranger, Told::Done);
+    let gone = Promise { after_success: &["label"], ..STRICT };
+    h.is_caught_by(&gone, Property::OwnQuestion, "asked tea as bob and was told that it was done, as another was");
+}
+
+#[test]
+fn a_body_that_is_gone_is_told_of_where_that_is_allowed_and_something_was_done() {
+    let gone = Promise { after_success: &["label"], ..STRICT };
+    let h = history();
+    h.run("a", 1);
+    h.call(Told::Done);
+    h.0.last("order-7", Last::Done(None));
+    h.is_clean(&gone);
+    h.is_caught(Property::OutcomeStands, "it was told that it was done");
+    // Nothing had been done, not yet, or something else.
+    let h = history();
+    h.call(Told::Done);
+    h.is_caught_by(&gone, Property::EffectBehindSuccess, "was told that it was done, and nothing had been");
+    h.run("a", 1);
+    h.is_caught_by(&gone, Property::EffectBehindSuccess, "was told that it was done, and nothing had been");
+    let h = history();
+    h.run("a", 1);
+    let other = h.0.asks("worker", "order-7", "coffee");
+    h.hears(other, Told::Done);
+    h.is_caught_by(&gone, Property::OwnQuestion, "asked coffee and was told that it was done");
+    h.is_clean(&Promise { unread: true, ..gone });
+}
+
+#[test]
+fn one_who_was_told_that_it_was_done_and_ran_is_caught() {
+    for told in [Told::Done, Told::Stranger, Told::NoToken] {
+        let h = history();
+        let _others = [h.0.asks("worker", "order-7", tea_of("bob")), h.asks()];
+        let one = h.asks();
+        h.0.effect(Effect { call: Some(one), ..effect("a", 1) });
+        h.hears(one, told);
+        h.is_caught(Property::NothingBehindFailure, "effect a was its own");
+    }
+}
+
+#[test]
+fn a_store_without_room_is_believed_before_an_outcome_and_not_after_it() {
+    let h = history();
+    let full = |h: &History| h.0.tell(h.asks(), Told::Refused, "store-full");
+    full(&h);
+    h.run("a", 1);
+    h.is_clean(&STRICT);
+    full(&h);
+    h.is_caught(Property::OutcomeStands, "store-full");
+}
+
+#[test]
+fn a_token_that_stands_is_not_denied() {
+    let clock = Arc::new(ManualClock::new());
+    let holds = Duration::from_secs(5);
+    let tokens = Promise { tokens: true, ..STRICT };
+    let issued = || {
+        let h = History(Collector::new(clock.clone()));
+        h.0.issued("order-7", holds);
+        h
+    };
+    let h = issued();
+    h.call(Told::NoToken);
+    h.is_caught_by(&tokens, Property::Tokens, "there was one");
+    // It was over, lost, or not there when that was asked.
+    let h = issued();
+    let call = h.asks();
+    clock.advance(holds);
+    h.hears(call, Told::NoToken);
+    h.is_clean(&tokens);
+    let h = issued();
+    h.0.forgot(None);
+    h.call(Told::NoToken);
+    h.is_clean(&tokens);
+    let h = history();
+    let call = h.asks();
+    h.0.issued("order-7", holds);
+    h.hears(call, Told::NoToken);
+    h.is_clean(&tokens);
+    // What was made with it does not end when it would have.
+    let h = issued();
+    h.run("a", 1);
+    clock.advance(holds);
+    h.call(Told::NoToken);
+    h.is_caught_by(&tokens, Property::OutcomeStands, "that there is no token");
+}
+
+#[test]
+fn what_ran_without_a_token_is_caught() {
+    let tokens = Promise { tokens: true, ..STRICT };
+    let holds = Duration::from_secs(5);
+    let h = history();
+    h.run("a", 1);
+    h.is_clean(&STRICT);
+    h.0.issued("order-7", holds);
+    h.is_caught_by(&tokens, Property::Tokens, "effect a took place without a token");
+    // One that was lost before anybody asked allows nothing; the next one does.
+    let h = history();
+    h.0.issued("order-7", holds);
+    h.0.forgot(None);
+    h.run("a", 1);
+    h.is_caught_by(&tokens, Property::Tokens, "effect a took place without a token");
+    let h = history();
+    h.0.issued("order-7", holds);
+    h.0.forgot(None);
+    h.0.issued("order-7", holds);
+    h.run("a", 1);
+    h.is_clean(&tokens);
 }
 
 #[test]

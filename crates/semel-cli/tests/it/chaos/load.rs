@@ -184,6 +184,7 @@ fn read(answer: &Result<Answer, String>) -> (Told, String) {
         // The service broke off, and the store was away as well.
         (_, "bypassed" | "unrecorded") => (Told::Unclear, problem),
         (422, "rejected") if problem == "key-reused" => (Told::Mismatch, problem),
+        (_, "rejected") if problem == "outcome-unavailable" => (Told::Done, problem),
         (_, "rejected") => (Told::Refused, problem),
         (_, "unknown") => (Told::Unclear, problem),
         _ => panic!("an answer that says nothing about what became of the request: {answer:?}"),
@@ -195,7 +196,7 @@ pub(super) fn witness(collector: Collector) -> impl Fn(&upstream::Effect, &str) 
     move |effect, value| {
         collector.effect(Effect {
             identity: effect.header("idempotency-key").unwrap_or("none").to_owned(),
-            question: String::from_utf8_lossy(&effect.body).into_owned(),
+            question: String::from_utf8_lossy(&effect.body).into_owned().into(),
             value: value.to_owned(),
             fence: effect.header("semel-fence").and_then(|fence| fence.split(';').next()?.parse().ok()),
             call: effect.header(CALL).and_then(|call| call.parse().ok()).map(Call),

@@ -7,11 +7,12 @@ use semel_core::{
     env::Clock,
     fingerprint::{Fingerprint, Version},
     identity::{Display, Identity, Key, Kind, Namespace, Scope, Secret},
+    judge::Caller,
     policy::Policy,
-    record::{Format, Outcome},
+    record::{Format, Outcome, Withheld},
 };
 use semel_testkit::{
-    checker::{self, Collector, Effect},
+    checker::{self, Collector, Effect, Question},
     sim::{Seeded, give_way},
 };
 
@@ -53,12 +54,37 @@ pub(super) enum Door {
     TwoSteps,
 }
 
+/// What is usual in a world.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Customs {
+    /// Callers come with credentials, and not all with the same.
+    pub(super) strangers: bool,
+    /// Each process digests questions in a way of its own, as while a new configuration is rolled out.
+    pub(super) versions: bool,
+    /// Nothing runs without a one-time token.
+    pub(super) tokens: bool,
+    /// Some outcomes are recorded without their bodies.
+    pub(super) bodiless: bool,
+    /// Bodies are of a size that counts.
+    pub(super) heavy: bool,
+}
+
+/// How many bytes a body has that counts.
+const HEAVY: usize = 200;
+
 #[derive(Clone, Debug)]
 pub(super) struct Visit {
     /// Which process it comes to.
     pub(super) process: usize,
     pub(super) key: u64,
     pub(super) question: u8,
+    /// Whose credentials it comes with.
+    pub(super) by: Option<u8>,
+    /// With which parameters its process digests the question.
+    pub(super) parameters: u32,
+    pub(super) needs_token: bool,
+    /// How long the body of its outcome is; none is kept otherwise.
+    pub(super) body: Option<usize>,
     pub(super) plan: Plan,
     pub(super) door: Door,
     /// How long before the effect, and after it.
@@ -85,6 +111,10 @@ impl Visit {
             process,
             key: random.below(keys),
             question: u8::from(random.one_in(8)),
+            by: None,
+            parameters: 0,
+            needs_token: false,
+            body: Some(size_of::<u64>()),
             plan,
             door,
             before: random.upto(longest),
@@ -92,14 +122,46 @@ impl Visit {
         }
     }
 
+    /// The same visit where these are the customs.
+    pub(super) fn under(self, customs: Customs, random: &Seeded) -> Self {
+        Self {
+            by: customs.strangers.then(|| u8::from(random.one_in(5))),
+            parameters: u32::from(customs.versions && self.process % 2 == 1),
+            needs_token: customs.tokens,
+            body: match self.body {
+                Some(_) if customs.bodiless && random.one_in(3) => None,
+                body => body.map(|len| if customs.heavy { HEAVY } else { len }),
+            },
+            ..self
+        }
+    }
+
     fn call(&self, policy: &Arc<Policy>) -> Call {
-        let fingerprint = Fingerprint::stored(Version { algorithm: 1, parameters: 0 }, [self.question; 32]);
-        Call::new(identity(self.key), fingerprint, Arc::clone(policy))
+        let version = Version { algorithm: 1, parameters: self.parameters };
+        let caller = Caller { credentials: self.by.map(|who| [who; 16]), request: None };
+        let fingerprint = Fingerprint::stored(version, [self.question; 32]);
+        let call = Call::new(identity(self.key), fingerprint, Arc::clone(policy)).by(caller);
+        if self.needs_token { call.needs_token() } else { call }
+    }
+
+    /// As the collector knows it.
+    fn asked(&self) -> Question {
+        Question::from(self.question.to_string()).of(self.by.map_or_else(String::new, |who| format!("caller {who}")))
+    }
+
+    /// What comes back of the effect with this value.
+    fn outcome(&self, value: u64) -> Outcome {
+        let Some(len) = self.body else {
+            return Outcome::without_body(Format::HTTP, &b""[..], Withheld::NoStore);
+        };
+        let mut body = value.to_be_bytes().to_vec();
+        body.resize(len, 0);
+        Outcome::new(Format::HTTP, &b""[..], body)
     }
 
     /// Goes in, and tells the collector what came of it.
     pub(super) async fn go(self, engine: Engine, policy: Arc<Policy>, collector: Collector, crowd: Arc<Crowd>) {
-        let asked = collector.asks(format!("{:?}", self.door), name(self.key), self.question.to_string());
+        let asked = collector.asks(format!("{:?}", self.door), name(self.key), self.asked());
         let clock = Arc::clone(&engine.env().clock);
         let work = Work { visit: self.clone(), collector: collector.clone(), crowd, asked, clock };
         let call = self.call(&policy);
@@ -167,7 +229,7 @@ impl Work {
         let value = self.asked.0;
         self.collector.effect(Effect {
             identity: name(visit.key),
-            question: visit.question.to_string(),
+            question: visit.asked(),
             value: value.to_string(),
             fence: run.unguarded().is_none().then(|| run.fence().get()),
             call: Some(self.asked),
@@ -178,9 +240,7 @@ impl Work {
             // Quietly: the hook that prints panics is for those that nobody planned.
             Plan::Panics => std::panic::resume_unwind(Box::new("as planned")),
             Plan::Hangs => std::future::pending().await,
-            Plan::Succeed | Plan::NotSent | Plan::Fails => {
-                Verdict::Keep(Outcome::new(Format::HTTP, &b""[..], value.to_be_bytes().to_vec()))
-            }
+            Plan::Succeed | Plan::NotSent | Plan::Fails => Verdict::Keep(visit.outcome(value)),
         };
         Ran { value: Some(value), verdict }
     }

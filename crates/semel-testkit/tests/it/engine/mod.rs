@@ -3,6 +3,7 @@
 mod client;
 mod crowd;
 mod interleaving;
+mod kinds;
 mod regressions;
 mod reports;
 mod simulation;

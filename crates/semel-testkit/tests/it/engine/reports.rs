@@ -9,9 +9,22 @@ use semel_core::{
 };
 use semel_testkit::checker::{Call, Collector, Last, Promise, Told};
 
-/// In a world where no record allows takeover.
-pub(super) const STRICT: Promise =
-    Promise::strict(&["refused, store-unavailable", "refused, too-many-waiters", "refused, too-many-running"]);
+/// What callers may be told of what is done: where bodies may be gone, anywhere, and where the rule rejects repeats.
+const AFTER_SUCCESS: &[&str] = &[
+    "refused, outcome-unavailable",
+    "refused, store-unavailable",
+    "refused, too-many-waiters",
+    "refused, too-many-running",
+    "refused, duplicate",
+];
+
+/// In a world where no record allows takeover, bodies stay, and repeats get the outcome.
+pub(super) const STRICT: Promise = Promise::strict(after_success(false, false));
+
+pub(super) const fn after_success(bodies_go: bool, repeats_are_rejected: bool) -> &'static [&'static str] {
+    let (_, rest) = AFTER_SUCCESS.split_at(if bodies_go { 0 } else { 1 });
+    rest.split_at(if repeats_are_rejected { rest.len() } else { rest.len() - 1 }).0
+}
 
 /// What a caller's work came to: its effect's value, if there was one, and what became of it.
 pub(super) fn executed(collector: &Collector, call: Call, value: Option<u64>, kept: &Kept) {
@@ -36,8 +49,15 @@ pub(super) fn replayed(collector: &Collector, call: Call, recorded: &Recorded, w
 }
 
 pub(super) fn refused(collector: &Collector, call: Call, refusal: &Refusal) {
-    let told = if refusal.name() == "key-reused" { Told::Mismatch } else { Told::Refused };
-    collector.tell(call, told, format!("refused, {}", refusal.name()));
+    let (told, more) = match refusal {
+        Refusal::KeyReused => (Told::Mismatch, ""),
+        Refusal::NotIssued => (Told::NoToken, ""),
+        Refusal::Stranger => (Told::Stranger, " of a stranger's"),
+        Refusal::Duplicate { rest_of_window: None, .. } => (Told::Refused, " under way"),
+        Refusal::Duplicate { .. } | Refusal::OutcomeUnavailable { .. } => (Told::Done, ""),
+        _ => (Told::Refused, ""),
+    };
+    collector.tell(call, told, format!("refused, {}{more}", refusal.name()));
 }
 
 pub(super) fn answered(collector: &Collector, call: Call, answer: &Answer<Option<u64>>) {
@@ -71,12 +91,13 @@ fn kept_name(kept: &Kept) -> &'static str {
 }
 
 fn value(recorded: &Recorded) -> String {
-    of_body(&recorded.outcome.body)
+    of_body(&recorded.outcome.body).expect("whoever is given an outcome again is given its body")
 }
 
-fn of_body(body: &Body) -> String {
-    let Body::Whole(body) = body else { panic!("bodies are small here") };
-    u64::from_be_bytes(body[..].try_into().expect("a value has eight bytes")).to_string()
+/// The value that a body begins with.
+fn of_body(body: &Body) -> Option<String> {
+    let Body::Whole(body) = body else { return None };
+    Some(u64::from_be_bytes(body[..size_of::<u64>()].try_into().expect("a value has eight bytes")).to_string())
 }
 
 /// What the store has at the end.
@@ -88,7 +109,7 @@ pub(super) fn last(record: Option<&Record>, now: StoreTime) -> Last {
         StateCode::Unknown => Last::Unknown,
         StateCode::Parked => Last::Parked,
         StateCode::Done => match Rest::read(&record.rest).map(|rest| rest.payload) {
-            Ok(Payload::Outcome { outcome, .. }) => Last::Done(Some(of_body(&outcome.body))),
+            Ok(Payload::Outcome { outcome, .. }) => Last::Done(of_body(&outcome.body)),
             _ => Last::Done(None),
         },
     }
