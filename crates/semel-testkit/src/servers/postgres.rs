@@ -7,6 +7,7 @@ pub use pooler::PgBouncer;
 
 use std::{path::Path, process::Command};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::{Process, SmallDisk, free_port};
@@ -90,12 +91,23 @@ impl Postgres {
     /// # Panics
     /// See [`Postgres::start`].
     pub async fn standby(&self) -> Self {
-        let dir = cluster::folder();
-        let (data, port) = (dir.path().join("data"), self.port.to_string());
-        let mut backup = cluster::command("pg_basebackup");
-        backup.args(["-h", "127.0.0.1", "-U", "postgres", "-R", "-X", "stream", "-c", "fast", "--no-sync"]);
-        run(backup.args(["-p", &port, "-D"]).arg(data));
-        Self::on(dir, self.settings.clone()).await
+        Self::on(backup(self.port, &["-R"]), self.settings.clone()).await
+    }
+
+    /// The same on a way of its own, a [`Proxy`](super::proxy::Proxy) before this server: what is stalled there is behind.
+    ///
+    /// # Panics
+    /// See [`Postgres::start`].
+    pub async fn standby_through(&self, way: &super::proxy::Proxy) -> Self {
+        Self::on(backup(way.port(), &["-R"]), self.settings.clone()).await
+    }
+
+    /// Another server with what this one has now, as from a backup.
+    ///
+    /// # Panics
+    /// See [`Postgres::start`].
+    pub async fn copy(&self) -> Self {
+        Self::on(backup(self.port, &[]), self.settings.clone()).await
     }
 
     async fn on(dir: TempDir, settings: Vec<String>) -> Self {
@@ -128,10 +140,35 @@ impl Postgres {
         self.port
     }
 
-    /// Its process: to pause it, or to see whether it runs.
+    /// Its process: to see whether it runs, and what it said. Its sessions are processes of their own.
     #[must_use]
     pub const fn process(&self) -> &Process {
         &self.process
+    }
+
+    /// Stops it and all its sessions in their tracks: connections stay open and nothing answers.
+    ///
+    /// # Panics
+    /// When the system does not say which sessions there are.
+    pub fn pause(&self) {
+        // First of all the one that would begin others.
+        self.process.pause();
+        let sessions = self.sessions().expect("Linux says which processes a server has begun");
+        sessions.into_iter().for_each(|pid| signal(pid, Signal::STOP));
+    }
+
+    /// Lets all of it go on.
+    pub fn resume(&self) {
+        // Of one that has ended nothing is left to go on.
+        self.sessions().into_iter().flatten().for_each(|pid| signal(pid, Signal::CONT));
+        self.process.resume();
+    }
+
+    /// Processes that it began and that have not ended.
+    fn sessions(&self) -> std::io::Result<Vec<Pid>> {
+        let id = self.process.id();
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"))?;
+        Ok(children.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect())
     }
 
     /// What `sql` says, in the database `postgres`: rows by line, columns by `|`.
@@ -172,12 +209,12 @@ impl Postgres {
 
     /// Ends all sessions, writes a checkpoint, and ends.
     pub fn stop(&mut self) {
-        self.process.stop_by(rustix::process::Signal::INT);
+        self.process.stop_by(Signal::INT);
     }
 
     /// Ends at once: what it acknowledged is in its log, to be recovered from.
     pub fn stop_at_once(&mut self) {
-        self.process.stop_by(rustix::process::Signal::QUIT);
+        self.process.stop_by(Signal::QUIT);
     }
 
     /// Starts it again after a stop, on the data it kept.
@@ -215,10 +252,24 @@ impl Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         if self.process.runs() {
-            self.process.resume();
+            self.resume();
             self.stop_at_once();
         }
     }
+}
+
+/// A folder with all that the server on this port has.
+fn backup(port: u16, more: &[&str]) -> TempDir {
+    let dir = cluster::folder();
+    let mut backup = cluster::command("pg_basebackup");
+    backup.args(["-h", "127.0.0.1", "-U", "postgres", "-X", "stream", "-c", "fast", "--no-sync"]).args(more);
+    run(backup.args(["-p", &port.to_string(), "-D"]).arg(dir.path().join("data")));
+    dir
+}
+
+fn signal(pid: Pid, signal: Signal) {
+    // One that has ended meanwhile needs none.
+    let _gone = kill_process(pid, signal);
 }
 
 fn launch(dir: &Path, port: u16, settings: &[String]) -> Process {

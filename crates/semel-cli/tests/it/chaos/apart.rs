@@ -20,27 +20,34 @@ const OF_STORE: &str = "local_ttl = \"1ms\"\ntimeout = \"2s\"";
 
 const RULE: &str = "[[rule]]\nname = \"orders\"\nmatch = \"/*\"\n";
 
-/// A gateway and its ways.
-struct Side {
+/// A gateway and its ways to the store.
+pub(super) struct Side<W> {
     gateway: Gateway,
-    ways: Ways,
+    pub(super) ways: W,
 }
 
-impl Side {
-    async fn start(set: &Sentinels, upstream: &Upstream) -> Self {
+impl Side<Ways> {
+    async fn of(set: &Sentinels, upstream: &Upstream) -> Self {
         let ways = set.ways().await;
-        let setup = Setup::new(&upstream.url(), &ways.url()).of_store(OF_STORE).with(RULE);
+        let url = ways.url();
+        Self::start(ways, &url, upstream).await
+    }
+}
+
+impl<W> Side<W> {
+    pub(super) async fn start(ways: W, url: &str, upstream: &Upstream) -> Self {
+        let setup = Setup::new(&upstream.url(), url).of_store(OF_STORE).with(RULE);
         let gateway = tokio::task::spawn_blocking(move || setup.start()).await.unwrap();
         Self { gateway, ways }
     }
 
-    async fn ask(&self, key: &str) -> String {
+    pub(super) async fn ask(&self, key: &str) -> String {
         let answer = Ask::post("/status/200").key(key).send(self.gateway.http).await;
         if answer.status == 200 { answer.idempotency_status().to_owned() } else { answer.problem() }
     }
 
     /// Until a new order is answered like this, whatever comes before.
-    async fn until(&self, name: &str, answer: &str) {
+    pub(super) async fn until(&self, name: &str, answer: &str) {
         for n in 0..600 {
             if self.ask(&format!("{name}-{n}")).await == answer {
                 return;
@@ -51,7 +58,7 @@ impl Side {
     }
 
     /// Asks for one order until it is answered like this; a store on a busy machine may miss its replicas for a moment.
-    async fn gets(&self, key: &str, answer: &str) {
+    pub(super) async fn gets(&self, key: &str, answer: &str) {
         let mut said = String::new();
         for _ in 0..600 {
             said = self.ask(key).await;
@@ -71,7 +78,7 @@ async fn under_sentinel_a_primary_cut_off_with_its_gateway_grants_until_it_misse
     let (set, way) = Sentinels::start_with_a_way(&server).await;
     set.down_after(BUSY).await;
     let upstream = Upstream::start().await;
-    let (cut_off, other) = (Side::start(&set, &upstream).await, Side::start(&set, &upstream).await);
+    let (cut_off, other) = (Side::of(&set, &upstream).await, Side::of(&set, &upstream).await);
     cut_off.until("before", "fresh").await;
     other.until("before", "replayed").await;
     // Each of its threads has a connection of its own, and makes it when it is first asked; it cannot any more, later.

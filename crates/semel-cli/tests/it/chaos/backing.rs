@@ -60,6 +60,12 @@ pub(super) trait Backing {
         &[]
     }
 
+    /// Whether the records are gone with the mark by which their store tells that it has lost them.
+    fn loses_its_mark(&self, fate: &str) -> bool {
+        let _ = fate;
+        false
+    }
+
     /// Makes one of them happen, from its beginning to its end. What the store forgets by it, or may forget, is told to
     /// the collector before it shows.
     async fn suffer(&mut self, fate: &'static str, collector: &Collector, random: &Seeded) {

@@ -11,8 +11,15 @@ use semel_testkit::{
 use super::{
     backing::{Backing, StoreCall},
     field::{Field, LEASE},
+    load::WORKERS,
     network::Network,
 };
+
+/// As coverage counts that all gateways told of a store that had lost its records.
+const NOTICED: &str = "loss noticed";
+
+/// Counted by a gateway when it finds another mark than before.
+const LOST: &str = "semel_store_lost_total";
 
 /// How long a reply that is to be lost is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -79,6 +86,12 @@ impl Fate {
         all.extend(backing.fates().iter().map(|name| Self::OfStore(name)));
         all
     }
+
+    /// What a run in which these happen has to show, as coverage counts it.
+    pub(super) fn names(fates: &[Self], backing: &impl Backing) -> Vec<&'static str> {
+        let is_noticed = fates.iter().any(|fate| backing.loses_its_mark(fate.name()));
+        fates.iter().map(|fate| fate.name()).chain(is_noticed.then_some(NOTICED)).collect()
+    }
 }
 
 /// In an order that the seed says.
@@ -97,6 +110,12 @@ pub(super) fn between(random: &Seeded, least: Duration, most: Duration) -> Durat
 /// Until one more than `before` was told that the store is full.
 pub(super) async fn is_told_full(collector: &Collector, before: usize) {
     until("a new order is refused for want of room", async || collector.told("store-full") > before).await;
+}
+
+/// Until so many more orders are done that some of them were begun since.
+pub(super) async fn orders_are_done(collector: &Collector) {
+    let begun = collector.told("fresh");
+    until("orders are done", async || collector.told("fresh") > begun + WORKERS).await;
 }
 
 /// Until it came to what a fate is about; the load brings it about.
@@ -141,10 +160,29 @@ impl<B: Backing> Field<B> {
                 self.drain(n).await;
                 self.start_anew(n).await;
             }
-            Fate::OfStore(name) => self.backing.suffer(name, &self.callers.collector, random).await,
+            Fate::OfStore(name) => {
+                let before = if self.backing.loses_its_mark(name) { self.losses().await } else { Vec::new() };
+                self.backing.suffer(name, &self.callers.collector, random).await;
+                if !before.is_empty() {
+                    until("each gateway tells that its store lost its records", async || {
+                        self.losses().await.iter().zip(&before).all(|(now, before)| now > before)
+                    })
+                    .await;
+                    self.callers.collector.fault(NOTICED);
+                }
+            }
             _ => return self.network(fate, n, short, long).await,
         }
         true
+    }
+
+    /// How often each gateway found its store without its records.
+    async fn losses(&self) -> Vec<f64> {
+        let mut counted = Vec::new();
+        for node in &self.nodes {
+            counted.push(node.gateway.as_ref().expect("all run between two fates").metric(LOST).await);
+        }
+        counted
     }
 
     /// Now that nobody has what it knew.

@@ -197,7 +197,7 @@ pub(super) async fn run<B: Backing>(backing: B, plan: &Plan) -> Shown {
     let workers = field.callers.start(&random);
     let fates = Fate::all(&field.backing);
     field.some_are_done().await;
-    let names: Vec<_> = fates.iter().map(|fate| fate.name()).collect();
+    let names = Fate::names(&fates, &field.backing);
     let mut times = 0;
     // What meets whom is chance: it goes on until everything was seen.
     while times < rounds(1) || (times < MOST * rounds(1) && !field.shows(plan, &names).await) {

@@ -118,6 +118,10 @@ impl Backing for Database {
         }
     }
 
+    fn loses_its_mark(&self, fate: &str) -> bool {
+        fate == "mariadb emptied"
+    }
+
     async fn suffer(&mut self, fate: &'static str, collector: &Collector, random: &Seeded) {
         let time = between(random, LEASE / 10, LEASE);
         match fate {

@@ -20,5 +20,6 @@ mod network;
 mod postgres;
 mod redis;
 mod sentinel;
+mod standby;
 mod storms;
 mod told;

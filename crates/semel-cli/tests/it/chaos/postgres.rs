@@ -15,18 +15,18 @@ use super::{
     backing::{Backing, StoreCall, Wire, forgotten, migrate},
     calls::are_told_apart,
     end::{SEEN, SEEN_FULL, SHARED, SHARED_FULL},
-    fates::{between, is_told_full},
+    fates::{between, is_told_full, orders_are_done},
     field::{LEASE, Plan, play},
     storms::storms,
 };
 
 struct Database {
     server: Postgres,
-    /// The records are there, and nothing else.
-    disk: SmallDisk,
-    /// Whether somebody empties the table.
-    may_lose: bool,
+    /// The records are there, and nothing else; none where the server loses what it has.
+    disk: Option<SmallDisk>,
 }
+
+const SETTINGS: &[&str] = &["max_connections=200", "deadlock_timeout=100ms"];
 
 /// Somebody takes a row that a statement of the store's then waits for, and asks for the table that the statement has in use:
 /// each waits for the other. The store's statement is the one that looks for a deadlock, and so the one that gives way.
@@ -51,15 +51,25 @@ const LAST_ROOM: &str = "DO $$ DECLARE refused integer := 0; BEGIN \
 
 impl Database {
     async fn start(may_lose: bool) -> Self {
-        let server = Postgres::start_with(&["max_connections=200", "deadlock_timeout=100ms"]).await;
+        let server = Postgres::start_with(SETTINGS).await;
         migrate(&server.url()).await;
-        let disk = SmallDisk::mount(64);
-        server.tablespace("small", &disk);
-        server.sql("ALTER TABLE semel_record SET TABLESPACE small");
-        for index in ["semel_record_pkey", "semel_record_expires_at"] {
-            server.sql(&format!("ALTER INDEX {index} SET TABLESPACE small"));
+        let disk = (!may_lose).then(|| SmallDisk::mount(64));
+        if let Some(disk) = &disk {
+            server.tablespace("small", disk);
+            server.sql("ALTER TABLE semel_record SET TABLESPACE small");
+            for index in ["semel_record_pkey", "semel_record_expires_at"] {
+                server.sql(&format!("ALTER INDEX {index} SET TABLESPACE small"));
+            }
         }
-        Self { server, disk, may_lose }
+        Self { server, disk }
+    }
+
+    /// It crashes, and somebody brings it back with other data.
+    async fn is_back_with(&mut self, other: Postgres, collector: &Collector) {
+        self.server.stop_at_once();
+        let loss = collector.forgets(None);
+        self.server.start_on_data_of(other).await;
+        forgotten(collector, loss, 1).await;
     }
 
     /// How often its log says this.
@@ -92,10 +102,8 @@ impl Backing for Database {
     }
 
     fn fates(&self) -> &'static [&'static str] {
-        if self.may_lose {
-            &["postgres emptied"]
-        } else {
-            &[
+        match self.disk {
+            Some(_) => &[
                 "postgres crashed",
                 "postgres restarted",
                 "postgres paused",
@@ -103,8 +111,14 @@ impl Backing for Database {
                 "table locked",
                 "deadlocks",
                 "disk full",
-            ]
+            ],
+            None => &["postgres emptied", "postgres restarted empty", "postgres restarted on an older backup"],
         }
+    }
+
+    /// Not by rows that somebody deleted, and not by a backup, which has the mark as well.
+    fn loses_its_mark(&self, fate: &str) -> bool {
+        fate == "postgres restarted empty"
     }
 
     async fn suffer(&mut self, fate: &'static str, collector: &Collector, random: &Seeded) {
@@ -117,9 +131,9 @@ impl Backing for Database {
             }
             "postgres restarted" => self.server.restart().await,
             "postgres paused" => {
-                self.server.process().pause();
+                self.server.pause();
                 tokio::time::sleep(time + Duration::from_millis(300)).await;
-                self.server.process().resume();
+                self.server.resume();
             }
             "sessions ended" => {
                 for _ in 0..5 {
@@ -147,18 +161,29 @@ impl Backing for Database {
                 panic!("no statement of the store's came into a deadlock");
             }
             "disk full" => {
+                let disk = self.disk.as_ref().expect("this fate is of a server with one");
                 let before = collector.told("store-full");
-                self.disk.fill();
+                disk.fill();
                 self.server.sql(LAST_ROOM);
                 is_told_full(collector, before).await;
                 tokio::time::sleep(time).await;
-                self.disk.clear();
+                disk.clear();
                 self.server.sql("DELETE FROM semel_record WHERE namespace = 'filler'");
             }
             "postgres emptied" => {
                 let loss = collector.forgets(None);
                 self.server.sql("DELETE FROM semel_record");
                 forgotten(collector, loss, 1).await;
+            }
+            "postgres restarted empty" => {
+                let empty = Postgres::start_with(SETTINGS).await;
+                migrate(&empty.url()).await;
+                self.is_back_with(empty, collector).await;
+            }
+            "postgres restarted on an older backup" => {
+                let backup = self.server.copy().await;
+                orders_are_done(collector).await;
+                self.is_back_with(backup, collector).await;
             }
             other => panic!("{other}"),
         }
@@ -185,7 +210,7 @@ async fn on_postgres_no_fault_doubles_anything() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_postgres_what_somebody_deleted_runs_again_and_is_counted() {
+async fn on_postgres_what_was_deleted_or_is_not_in_the_backup_runs_again_and_is_counted() {
     let report = play(Database::start(true).await, &PLAN).await;
     assert!(report.doubles.loss > 0, "{report}");
 }
