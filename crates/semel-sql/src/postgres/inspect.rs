@@ -167,6 +167,11 @@ impl Facts {
             let cure = "Name a synchronous standby in synchronous_standby_names, if a failover is to lose nothing";
             out.push(Finding::warning(what, why, cure));
         }
+        if self.synchronous > 0 && self.commit == "local" {
+            let why = "nothing waits for the synchronous standby: what it had not received is lost when it is promoted";
+            let cure = "ALTER ROLE … SET synchronous_commit = on, for the user that the URL names";
+            out.push(Finding::warning("synchronous_commit is local", why, cure));
+        }
         out
     }
 
@@ -263,7 +268,14 @@ mod tests {
         }
         let alone = Facts { asynchronous: 2, ..good() };
         assert_eq!(worst(&alone.durable()), Some(Grade::Warning));
-        assert!(Facts { synchronous: 1, ..alone }.durable().is_empty());
+        let awaited = Facts { synchronous: 1, ..alone };
+        assert!(awaited.durable().is_empty());
+        let not_awaited = Facts { commit: "local".into(), ..awaited };
+        assert_eq!(
+            (worst(&not_awaited.durable()), not_awaited.durability()),
+            (Some(Grade::Warning), Durability::Power)
+        );
+        assert!(Facts { commit: "local".into(), ..good() }.durable().is_empty(), "there is nobody to wait for");
     }
 
     #[test]
