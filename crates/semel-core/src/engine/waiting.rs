@@ -284,3 +284,27 @@ fn end_of_lease(inner: &Inner, record: &Record, now: StoreTime) -> Tick {
     let left = record.lease_until.since(now);
     inner.now() + if left.is_zero() { LONGEST_PAUSE } else { left + Duration::from_millis(5) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        engine::{Begin, Call, Engine},
+        fingerprint::Fingerprint,
+        policy::Policy,
+    };
+
+    /// Each key that somebody once waited for would take room for good.
+    #[tokio::test(start_paused = true)]
+    async fn a_flight_ends_with_its_last_waiter() {
+        let engine = Engine::memory();
+        let call = || Call::new(Identity::nobody(), Fingerprint::NONE, Policy::key().build().unwrap());
+        let Begin::Granted(grant) = engine.begin(call()).await else { panic!("not granted") };
+        for _ in 0..3 {
+            let left = tokio::time::timeout(Duration::from_millis(50), engine.begin(call())).await;
+            assert!(left.is_err(), "it waits");
+            assert_eq!((engine.0.flights.map.lock().len(), engine.0.flights.is_any()), (0, false));
+        }
+        drop(grant);
+    }
+}

@@ -98,11 +98,12 @@ async fn conflicts_and_refusals_of_a_store_that_answers_do_not_open_it() {
         assert!(matches!(refused, Refusal::InFlight { .. }));
     }
     stage.store.inner().hook(|_| Some(Err(semel_core::store::StoreError::full())));
-    for n in 100..160 {
+    // More than all that was answered well before.
+    for n in 100..300 {
         assert_eq!(refusal(stage.ran(stage.call(n), secs(1), "never").await), Refusal::StoreFull);
     }
     stage.store.inner().hook(|_| Some(Ok(semel_core::store::Claimed::Late { now: semel_core::StoreTime::default() })));
-    for n in 200..260 {
+    for n in 300..600 {
         stage.ran(stage.call(n), secs(1), "never").await.ignore();
     }
     assert!(!stage.engine.store_state().breaker_open);
@@ -135,4 +136,28 @@ async fn a_store_of_this_process_is_asked_whatever_it_says() {
     }
     assert_eq!(stage.store.count(Op::Claim), 101);
     assert!(!stage.engine.store_state().breaker_open);
+}
+
+/// Who waits for an attempt looks at the store now and then: not while that does not answer.
+#[tokio::test(start_paused = true)]
+async fn who_waits_does_not_look_while_it_is_open() {
+    let stage = Stage::far();
+    let other = stage.neighbour();
+    let there = other.run(other.call(50), secs(8), "charged");
+    after(secs(1)).await;
+    let copy = stage.run(stage.call(50), secs(1), "never");
+    after(secs(1)).await;
+    stage.store.outage(Some(Did::Nothing));
+    for n in 1..=30 {
+        stage.ran(stage.call(n), secs(1), "never").await.ignore();
+    }
+    assert!(stage.engine.store_state().breaker_open);
+    let looks = stage.store.count(Op::Get);
+    after(millis(4_500)).await;
+    // One of them may be the call in each second that finds out.
+    assert!(stage.store.count(Op::Get) - looks <= 1, "{} looks", stage.store.count(Op::Get) - looks);
+    stage.store.outage(None);
+    for run in [there, copy] {
+        assert_eq!(answer(&run.await.unwrap()), "charged");
+    }
 }

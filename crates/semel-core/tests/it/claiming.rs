@@ -8,7 +8,7 @@ use semel_core::{
     fingerprint::{Fingerprint, Version},
     judge::Caller,
     policy::{OnDuplicate, Policy},
-    record::StateCode,
+    record::{Format, Outcome, StateCode, Withheld},
     refusal::Refusal,
     store::{Ask, Capacity, Claimed, Did, NewToken, Store, StoreError},
 };
@@ -403,4 +403,18 @@ async fn a_settled_outcome_is_replayed_for_its_time_and_then_runs_again() {
     assert_eq!(answer(&stage.ran(call(), secs(1), "never").await), "first");
     after(secs(2)).await;
     assert_eq!(answer(&stage.ran(call(), secs(1), "second").await), "second");
+}
+
+/// What is left of an answer may be too little to be replayed: for a second click it is a duplicate all the same.
+#[tokio::test(start_paused = true)]
+async fn under_reject_a_second_click_on_an_answer_without_its_body_is_a_duplicate() {
+    let stage = Stage::new();
+    let by = |request: u8| Caller { credentials: None, request: Some([request; 16]) };
+    let click = |n| stage.call_with(1, Policy::key().on_duplicate(OnDuplicate::Reject)).by(by(n));
+    let brief = || Verdict::Keep(Outcome::without_body(Format::HTTP, &b"200"[..], Withheld::TooLarge { len: 1 << 30 }));
+    stage.run_to(click(1), millis(1), brief()).await.unwrap().ignore();
+    let refused = refusal(stage.run_to(click(2), millis(1), brief()).await.unwrap());
+    assert!(matches!(refused, Refusal::Duplicate { rest_of_window: Some(_), .. }), "{refused:?}");
+    let refused = refusal(stage.run_to(click(1), millis(1), brief()).await.unwrap());
+    assert!(matches!(refused, Refusal::OutcomeUnavailable { kept: Some(_) }), "{refused:?}");
 }

@@ -14,8 +14,12 @@ use semel_core::{
     store::{Capacity, Did, MemoryStore},
 };
 use semel_testkit::faults::{Fault, Op};
+use tracing_subscriber::{
+    Layer,
+    layer::{Context, SubscriberExt},
+};
 
-use crate::stage::{Stage, after, call_on, millis, secs};
+use crate::stage::{Ignore, Stage, after, call_on, millis, secs};
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_of_nothing_ends_at_once() {
@@ -67,6 +71,7 @@ async fn a_drain_waits_for_open_settlements() {
 #[tokio::test(start_paused = true)]
 async fn a_drain_waits_for_claims_on_their_way() {
     let stage = Stage::new();
+    stage.ran(stage.call(9), millis(1), "the store's clock is known").await.ignore();
     stage.store.fail(Op::Claim, 1, Fault::HoldReply);
     stage.store.fail(Op::Claim, 2, Fault::HoldReply);
     let run = stage.run(stage.call(1), secs(1), "charged");
@@ -123,4 +128,17 @@ fn a_claim_that_is_cut_with_its_runtime_is_told() {
     });
     drop(runtime);
     assert_eq!(told.load(Ordering::Relaxed), 1);
+    let warned = Arc::new(AtomicUsize::new(0));
+    let log = tracing_subscriber::registry().with(Warned(Arc::clone(&warned)));
+    tracing::subscriber::with_default(log, || drop(engine));
+    assert_eq!(warned.load(Ordering::Relaxed), 1, "the log names the drain");
+}
+
+/// Counts warnings.
+struct Warned(Arc<AtomicUsize>);
+
+impl<S: tracing::Subscriber> Layer<S> for Warned {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        self.0.fetch_add(usize::from(*event.metadata().level() == tracing::Level::WARN), Ordering::Relaxed);
+    }
 }

@@ -407,3 +407,24 @@ async fn a_lease_ends_at_max_hold_though_its_holder_keeps_it() {
     assert_eq!(grant.settle(Verdict::Keep(outcome("charged"))).await, Kept::Stored);
     stage.is_quiet().await;
 }
+
+/// What is left of a lease is left from when it was asked for: the answer may have been on its way for long.
+#[tokio::test(start_paused = true)]
+async fn a_renewed_lease_counts_from_the_sending_of_its_renewal() {
+    let stage = Stage::new();
+    stage.store.fail(Op::Renew, 1, Fault::HoldReply);
+    let Begin::Granted(grant) = stage.engine.begin(stage.call(1)).await else { panic!("not granted") };
+    while stage.store.count(Op::Renew) == 0 {
+        after(millis(1)).await;
+    }
+    let sent = tokio::time::Instant::now();
+    after(millis(240)).await;
+    stage.store.outage(Some(Did::Nothing));
+    stage.store.let_go();
+    grant.run().lost().cancelled().await;
+    // Ten seconds less five per cent.
+    assert!((millis(9_490)..millis(9_510)).contains(&sent.elapsed()), "good for {:?}", sent.elapsed());
+    stage.store.outage(None);
+    drop(grant);
+    stage.is_quiet().await;
+}

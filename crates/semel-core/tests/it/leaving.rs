@@ -12,7 +12,7 @@ use std::{
 use parking_lot::Mutex;
 use semel_core::{
     engine::{Answer, Engine, Ran, Run},
-    env::{Env, TokioTasks},
+    env::{BoxFuture, Env, Tasks, TokioTasks},
     identity::Secret,
     observe::{Event, What},
     policy::Policy,
@@ -227,4 +227,34 @@ fn what_a_caller_leaves_goes_on_in_the_span_it_was_begun_in() {
         assert_eq!(engine.drain(secs(10)).await.abandoned, 0);
         assert!(span.id().is_some() && *seen.lock() == span.id());
     });
+}
+
+/// A runtime that loses the work of a caller that has left, and nothing else.
+struct LosesWork(Arc<dyn Tasks>);
+
+impl Tasks for LosesWork {
+    fn spawn(&self, name: &'static str, future: BoxFuture) -> bool {
+        if name == "semel work" {
+            drop(future);
+            return false;
+        }
+        self.0.spawn(name, future)
+    }
+}
+
+/// It may have taken effect: nobody may run it again.
+#[tokio::test(start_paused = true)]
+async fn owned_work_that_is_dropped_is_unknown() {
+    let env = testing::env();
+    let tasks = Arc::new(LosesWork(Arc::clone(&env.tasks)));
+    let env = Env { tasks, ..env };
+    let store = Arc::new(MemoryStore::new(&env, Capacity::default()));
+    let secret = Secret::from_material(b"the tests' own secret").unwrap();
+    let engine = Engine::builder(Arc::clone(&store) as _, secret).env(env).build();
+    let mut run = Box::pin(engine.run(call_on(&engine, 1), |_| std::future::pending::<Ran<()>>()));
+    assert!(run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(run);
+    assert_eq!(engine.drain(secs(10)).await.abandoned, 0);
+    let seen = store.get(&id_on(&engine, 1)).await.unwrap();
+    assert_eq!(seen.record.map(|record| record.state), Some(StateCode::Unknown));
 }

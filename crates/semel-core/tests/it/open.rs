@@ -2,7 +2,7 @@
 //! that can be.
 
 use semel_core::{
-    engine::{Answer, Begin, Call, Kept, OpenReason, TierConfig, Verdict},
+    engine::{Answer, Begin, Call, Kept, OpenReason, TierConfig, Times, Verdict},
     policy::{OnStoreError, Policy},
     record::{Format, Outcome, Payload, Rest, StateCode, Withheld},
     refusal::Refusal,
@@ -390,5 +390,40 @@ async fn an_outcome_too_large_to_be_remembered_keeps_copies_out_while_the_store_
     goes_away(&stage);
     let refused = run(1).await.unwrap();
     assert!(matches!(refused, Answer::Refused(Refusal::OutcomeUnavailable { .. })), "{refused:?}");
+    stage.is_quiet().await;
+}
+
+/// Another's outcome stood where this process wanted to record its own: that is known here when the store goes away.
+#[tokio::test(start_paused = true)]
+async fn what_refused_a_settlement_keeps_copies_out_while_the_store_is_away() {
+    let stage = Stage::far();
+    let other = stage.neighbour();
+    let first = stage.run(open(&stage, 1), secs(2), "mine");
+    after(secs(1)).await;
+    stage.forget(1);
+    other.ran(open(&other, 1), millis(10), "theirs").await.ignore();
+    assert!(matches!(first.await.unwrap(), Answer::Executed { kept: Kept::Lost { .. }, .. }));
+    goes_away(&stage);
+    assert_eq!(answer(&stage.ran(open(&stage, 1), secs(1), "again").await), "theirs");
+    assert_eq!(stage.effects(), 2);
+    stage.store.outage(None);
+    stage.is_quiet().await;
+}
+
+/// What is remembered because it could not be recorded is for a store that is away. One that answers is asked.
+#[tokio::test(start_paused = true)]
+async fn an_outcome_whose_recording_was_given_up_is_not_given_in_place_of_a_store_that_answers() {
+    let stage = Stage::far_with(|b| b.times(Times { settle_for: secs(5), ..Times::default() }));
+    let first = stage.run(open(&stage, 1), secs(2), "charged");
+    after(secs(1)).await;
+    stage.store.outage(Some(Did::Nothing));
+    assert_eq!(answer(&first.await.unwrap()), "charged");
+    // It was given up ten seconds after the beginning at the latest, and the lease ended then.
+    after(secs(9)).await;
+    stage.store.outage(None);
+    let asked = stage.store.count(Op::Claim);
+    let refused = refusal(stage.ran(open(&stage, 1), secs(1), "never").await);
+    assert!(matches!(refused, Refusal::OutcomeUnknown { .. }), "{refused:?}");
+    assert_eq!(stage.store.count(Op::Claim), asked + 1);
     stage.is_quiet().await;
 }

@@ -1,7 +1,13 @@
 //! Recording: it outlasts an outage, falls back without a body, and says what became of it.
 
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicUsize, Ordering},
+};
+
 use semel_core::{
-    engine::{Answer, Begin, Kept, Verdict},
+    engine::{Answer, Begin, Engine, Kept, Verdict},
+    observe::{Event, What},
     record::{Body, StateCode, Withheld},
     refusal::Refusal,
     store::{Capacity, Did},
@@ -129,4 +135,22 @@ async fn an_unknown_becomes_done_when_its_owner_completes_late() {
     assert_eq!(stage.state(1).await, Some((StateCode::Unknown, 1)));
     assert_eq!(grant.settle(Verdict::Keep(outcome("charged"))).await, Kept::Stored);
     assert_eq!(answer(&stage.ran(stage.call(1), secs(1), "never").await), "charged");
+}
+
+/// Who comes back when it hears of the end finds room.
+#[tokio::test(start_paused = true)]
+async fn a_place_is_free_before_the_end_of_its_work_is_told() {
+    let (engine, seen) = (Arc::<OnceLock<Engine>>::default(), Arc::new(AtomicUsize::new(usize::MAX)));
+    let observer = {
+        let (engine, seen) = (Arc::clone(&engine), Arc::clone(&seen));
+        move |event: &Event<'_>| {
+            if let (What::Settled { .. }, Some(engine)) = (event.what, engine.get()) {
+                seen.store(engine.load().running, Ordering::SeqCst);
+            }
+        }
+    };
+    let stage = Stage::with(Capacity::default(), |b| b.observe(Arc::new(observer)));
+    engine.set(stage.engine.clone()).expect("it is set once");
+    assert_eq!(answer(&stage.ran(stage.call(1), secs(1), "charged").await), "charged");
+    assert_eq!(seen.load(Ordering::SeqCst), 0, "running when it was told");
 }

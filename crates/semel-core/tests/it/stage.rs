@@ -79,7 +79,7 @@ impl Clock for TestClock {
 pub(crate) struct Stage {
     pub(crate) engine: Engine,
     pub(crate) store: Faults<Shared>,
-    clock: Arc<TestClock>,
+    pub(crate) clock: Arc<TestClock>,
     pub(crate) store_clock: Arc<TestClock>,
     env: Env,
     told: Arc<Mutex<Vec<String>>>,

@@ -409,3 +409,16 @@ async fn waiters_of_an_attempt_that_came_too_late_hear_from_the_store() {
     first.await.unwrap().ignore();
     stage.is_quiet().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_waiter_was_told_of_an_attempt_elsewhere_is_remembered() {
+    let stage = Stage::far();
+    let other = stage.neighbour();
+    let there = other.run(other.call(1), secs(2), "charged");
+    after(secs(1)).await;
+    assert_eq!(answer(&stage.ran(stage.call(1), secs(1), "never").await), "charged");
+    there.await.unwrap().ignore();
+    let before = stage.store.counted();
+    assert_eq!(answer(&stage.ran(stage.call(1), secs(1), "never").await), "charged");
+    assert_eq!(stage.store.counted(), before);
+}

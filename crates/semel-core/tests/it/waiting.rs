@@ -1,7 +1,7 @@
 //! Copies in flight get the answer of the attempt they met, whatever it is.
 
 use semel_core::{
-    engine::{Answer, Begin, Limits, Ran, Verdict},
+    engine::{Answer, Begin, Kept, Limits, Ran, Verdict},
     identity::{Principal, PrincipalKind, Scope},
     policy::{OnInFlight, Policy},
     refusal::Refusal,
@@ -230,6 +230,12 @@ async fn waiters_are_bounded_per_scope_and_the_shared_scope_is_none() {
     assert_eq!(turned_away(&stage, |_| stage.call(1), 20).await, 0);
     assert_eq!(answer(&first.await.unwrap()), "charged");
     stage.is_quiet().await;
+    // All of them have left, so there is room again.
+    let second = stage.run(stage.call(2), secs(3), "charged");
+    after(secs(1)).await;
+    assert_eq!(turned_away(&stage, |_| stage.call(2).in_scope(tag("anna")), 5).await, 2);
+    assert_eq!(answer(&second.await.unwrap()), "charged");
+    stage.is_quiet().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -242,4 +248,58 @@ async fn waiters_are_bounded_per_process() {
         assert_eq!(answer(&run.await.unwrap()), "charged");
     }
     stage.is_quiet().await;
+}
+
+/// The attempt that was met is over, and another's runs at once: who waited for the first does not wait for the second.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_does_not_wait_for_the_next_attempt() {
+    let stage = Stage::new();
+    let (first, second) = (stage.neighbour(), stage.neighbour());
+    let Begin::Granted(grant) = first.engine.begin(first.call(1)).await else { panic!("not granted") };
+    let call = stage.call_with(1, Policy::key().on_in_flight(OnInFlight::Wait(secs(60))));
+    let copy = stage.run(call, secs(1), "never");
+    after(secs(1)).await;
+    let release = Verdict::Release { counts: true, answer: None };
+    // Nobody looks between the two.
+    assert_eq!(grant.settle(release).await, Kept::Released);
+    let Begin::Granted(next) = second.engine.begin(second.call(1)).await else { panic!("not granted") };
+    let began = tokio::time::Instant::now();
+    let refused = refusal(copy.await.unwrap());
+    assert!(matches!(refused, Refusal::InFlight { .. }), "{refused:?}");
+    assert!(began.elapsed() < secs(2), "{:?}", began.elapsed());
+    assert_eq!(next.settle(Verdict::Keep(outcome("charged"))).await, Kept::Stored);
+}
+
+/// Neither does it where that is this process's own.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_does_not_wait_for_the_next_attempt_of_its_own_process() {
+    let stage = Stage::far();
+    let other = stage.neighbour();
+    let Begin::Granted(grant) = other.engine.begin(other.call(1)).await else { panic!("not granted") };
+    let call = || stage.call_with(1, Policy::key().on_in_flight(OnInFlight::Wait(secs(60))));
+    let copy = stage.run(call(), secs(1), "never");
+    after(secs(1)).await;
+    assert_eq!(grant.settle(Verdict::Release { counts: true, answer: None }).await, Kept::Released);
+    let Begin::Granted(next) = stage.engine.begin(call()).await else { panic!("not granted") };
+    let began = tokio::time::Instant::now();
+    let refused = refusal(copy.await.unwrap());
+    assert!(matches!(refused, Refusal::InFlight { .. }), "{refused:?}");
+    assert!(began.elapsed() < secs(2), "{:?}", began.elapsed());
+    assert_eq!(next.settle(Verdict::Keep(outcome("charged"))).await, Kept::Stored);
+}
+
+/// A hint may come early, and again at once: a store that hints without end is not asked without end.
+#[tokio::test(start_paused = true)]
+async fn hints_that_say_nothing_are_followed_with_a_pause() {
+    let stage = Stage::new();
+    let neighbour = stage.neighbour();
+    let first = neighbour.run(stage.call(1), secs(2), "charged");
+    after(secs(1)).await;
+    stage.store.inner().hint_in_vain(10_000);
+    let copy = stage.run(stage.call(1), secs(1), "never");
+    for run in [first, copy] {
+        assert_eq!(answer(&run.await.unwrap()), "charged");
+    }
+    let looks = stage.store.count(Op::Get);
+    assert!((100..=205).contains(&looks), "{looks} looks within a second");
 }

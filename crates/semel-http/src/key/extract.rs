@@ -164,4 +164,15 @@ mod tests {
         let found = first(vec![one(k), one(x)]).extract(&RequestView::of(&request)).map(|k| k.map(Cow::into_owned));
         assert_eq!(found, Ok(Some("second".to_owned())));
     }
+
+    #[test]
+    fn a_key_that_does_not_look_as_the_rule_says_is_no_key() {
+        let source = header([IDEMPOTENCY_KEY.clone()]).like("[0-9]*[0-9]".parse().unwrap());
+        let key = |text: &'static str| {
+            let request = Request::builder().header(&IDEMPOTENCY_KEY, text).body(()).unwrap();
+            source.extract(&RequestView::of(&request)).map(|k| k.map(Cow::into_owned))
+        };
+        assert_eq!(key("4711"), Ok(Some("4711".to_owned())));
+        assert_eq!(key("a-4711"), Err(KeyError::Unlike));
+    }
 }

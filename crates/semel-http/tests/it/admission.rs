@@ -1,11 +1,17 @@
 //! What is guarded, what passes, what is refused at the door.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::body::Body;
-use http::{Method, Request, header};
-use semel_core::engine::Engine;
-use semel_http::{GuardLayer, MissingKey, RequestView, principal};
+use http::{HeaderName, Method, Request, header};
+use semel_core::{
+    engine::{Engine, Limits},
+    env::Env,
+    identity::Secret,
+    record::{Rest, StateCode},
+    store::{Capacity, Filter, MemoryStore, StoreAdmin},
+};
+use semel_http::{GuardLayer, MissingKey, RequestView, Rule, Rules, principal};
 use tower::{Layer, service_fn};
 
 use crate::support::*;
@@ -309,4 +315,71 @@ async fn a_rule_without_a_principal_is_not_built() {
     let why = semel_http::Rule::key().build().unwrap_err().to_string();
     assert!(why.contains("trusted_header") && why.contains("shared"), "{why}");
     assert!(semel_http::Rule::key().principal(principal::shared()).build().is_ok());
+}
+
+/// A rule that is found by the path as it stands, and known by another spelling of it.
+struct Spelled(Arc<Rule>);
+
+impl Rules for Spelled {
+    fn find(&self, request: &RequestView<'_>) -> Option<Arc<Rule>> {
+        (request.uri.path() == "/orders").then(|| Arc::clone(&self.0))
+    }
+
+    fn otherwise(&self, request: &RequestView<'_>) -> Option<Arc<Rule>> {
+        (request.uri.path() == "/%6Frders").then(|| Arc::clone(&self.0))
+    }
+}
+
+#[tokio::test]
+async fn what_another_spelling_would_guard_does_not_pass() {
+    let inner = service_fn(|_: Ask| async { Ok::<_, std::convert::Infallible>(answer(200, "")) });
+    let rules = Spelled(Arc::new(rule().build().unwrap()));
+    let service = GuardLayer::routed(Engine::memory(), rules).layer(inner);
+    for (path, status, problem) in [("/%6Frders", 400, "bad-request"), ("/other", 200, ""), ("/orders", 200, "")] {
+        let mut request = post("k", "x");
+        *request.uri_mut() = path.parse().unwrap();
+        let got = send(&service, request).await;
+        assert_eq!((got.status.as_u16(), got.problem()), (status, problem.to_owned()), "{path}");
+    }
+}
+
+/// The engine bounds what one caller runs at once, and its record says whose it is and which key it had.
+#[tokio::test]
+async fn the_engine_knows_whose_request_it_is_and_under_which_key() {
+    let env = Env::system();
+    let store = Arc::new(MemoryStore::new(&env, Capacity::default()));
+    let limits = Limits { running_per_scope: 1, ..Limits::default() };
+    let engine = Engine::builder(store.clone(), Secret::random(&*env.rng)).env(env).limits(limits).build();
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let hold = Arc::clone(&gate);
+    let by_user = Rule::key().principal(principal::trusted_header(HeaderName::from_static("x-user")));
+    let service = guard(&engine, by_user, move |_| {
+        let hold = Arc::clone(&hold);
+        async move {
+            drop(hold.acquire().await);
+            answer(201, "")
+        }
+    });
+    let from = |key: &str, user: &str| post(key, "x").with("x-user", user);
+    let begun = |request| {
+        let service = service.clone();
+        #[expect(clippy::disallowed_methods, reason = "clients of the test, not work of the library")]
+        tokio::spawn(async move { send(&service, request).await })
+    };
+    let first = begun(from("order-4711-a", "alice"));
+    until("it runs", || engine.load().running == 1).await;
+    let second = tokio::time::timeout(Duration::from_secs(20), send(&service, from("order-4711-b", "alice"))).await;
+    assert_eq!(second.expect("it does not run").problem(), "too-many-running");
+    let other = begun(from("order-4711-a", "bob"));
+    until("the other's runs", || engine.load().running == 2).await;
+    gate.add_permits(2);
+    for run in [first, other] {
+        assert_eq!(run.await.unwrap().became(), "fresh");
+    }
+    let page = store.list(&Filter { state: Some(StateCode::Done), ..Filter::default() }, None, 10).await.unwrap();
+    assert_eq!(page.entries.len(), 2);
+    for entry in page.entries {
+        let rest = Rest::read(&entry.record.rest).unwrap();
+        assert!(rest.meta.key.starts_with("or") && rest.meta.key != "order-4711-a", "{}", rest.meta.key);
+    }
 }

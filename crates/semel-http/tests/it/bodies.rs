@@ -183,6 +183,20 @@ async fn a_slow_reader_gets_all_of_a_long_answer() {
 }
 
 #[tokio::test]
+async fn a_long_answer_means_what_a_short_one_means() {
+    for (status, first, second) in [(201, "fresh", "outcome-unavailable"), (500, "unknown", "outcome-unknown")] {
+        let service = guard(&Engine::memory(), small(), move |_| async move { answer(status, "0123456789abcdef") });
+        assert_eq!(send(&service, post("k", "x")).await.became(), first, "{status}");
+        assert_eq!(send(&service, post("k", "x")).await.problem(), second, "{status}");
+    }
+    let service = guard(&Engine::memory(), small(), |_| async { answer(409, "0123456789abcdef") });
+    for _ in 0..2 {
+        let got = send(&service, post("k", "x")).await;
+        assert_eq!((got.status.as_u16(), got.became()), (409, "fresh"), "it is free again");
+    }
+}
+
+#[tokio::test]
 async fn events_go_ahead_at_once_and_are_not_replayed() {
     let (engine, effects) = (Engine::memory(), Effects::default());
     let counted = effects.clone();

@@ -146,3 +146,26 @@ async fn in_a_shared_scope_other_credentials_get_no_stored_byte() {
     assert_eq!(send(&service, alice()).await.became(), "replayed");
     assert_eq!(effects.count(), 1);
 }
+
+/// Who calls may be told by another field than the usual ones.
+#[tokio::test]
+async fn in_a_shared_scope_the_credentials_are_those_that_the_rule_names() {
+    let (engine, effects) = (Engine::memory(), Effects::default());
+    let named = principal::Credentials::headers([HeaderName::from_static("x-device")]);
+    let service = service(&engine, rule().credentials(named), &effects);
+    let from = |device: &str| post("k", "x").with("x-device", device);
+    assert_eq!(send(&service, from("a")).await.became(), "fresh");
+    assert_eq!(send(&service, from("b")).await.problem(), "duplicate");
+    assert_eq!(send(&service, from("a").with("authorization", "rotated")).await.became(), "replayed");
+    assert_eq!(effects.count(), 1);
+}
+
+/// A path can be spelled in several ways, and is one place: the same key there is the same intent, or a mistake.
+#[tokio::test]
+async fn per_route_another_spelling_of_the_path_is_no_other_intent() {
+    let (engine, effects) = (Engine::memory(), Effects::default());
+    let service = service(&engine, rule().per_route(), &effects);
+    assert_eq!(send(&service, request(Method::POST, "/orders", "{}")).await.became(), "fresh");
+    assert_eq!(send(&service, request(Method::POST, "/%6Frders", "{}")).await.became(), "replayed");
+    assert_eq!(effects.count(), 1);
+}

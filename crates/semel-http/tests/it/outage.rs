@@ -137,3 +137,28 @@ async fn an_answer_that_a_persons_word_has_overtaken_is_not_given_out() {
         }
     }
 }
+
+#[tokio::test]
+async fn an_answer_without_a_grant_that_is_unclear_says_unknown() {
+    let (engine, store) = engine();
+    let service =
+        guard(&engine, rule().policy(|p| p.on_store_error(OnStoreError::Open)), |_| async { answer(500, "") });
+    // The claim is not answered, and what became of it is recorded.
+    store.fail(Op::Claim, 1, Fault::Refuse);
+    assert_eq!(send(&service, post("k", "x")).await.became(), "unknown");
+}
+
+/// An answer that goes ahead of its recording says what is known by then.
+#[tokio::test]
+async fn a_long_answer_without_a_grant_says_bypassed_and_one_that_is_unclear_says_unknown() {
+    let (engine, store) = engine();
+    let open = || rule().policy(|p| p.on_store_error(OnStoreError::Open)).caps(Caps { response: 4, ..Caps::default() });
+    let says = |status| guard(&engine, open(), move |_| async move { answer(status, "0123456789") });
+    for (status, granted, away) in [(201, "fresh", "bypassed"), (500, "unknown", "unknown")] {
+        let service = says(status);
+        assert_eq!(send(&service, post(&format!("{status}-granted"), "x")).await.became(), granted, "{status}");
+        store.outage(Some(Did::Nothing));
+        assert_eq!(send(&service, post(&format!("{status}-away"), "x")).await.became(), away, "{status}");
+        store.outage(None);
+    }
+}

@@ -245,3 +245,10 @@ async fn infallible_stays_infallible() {
     fn takes(_: &impl tower::Service<Request<Body>, Error = Infallible>) {}
     takes(&guard(&Engine::memory(), rule(), |_| async { answer(200, "") }));
 }
+
+#[tokio::test]
+async fn an_answer_that_frees_its_key_is_kept_until_no_time() {
+    let service = guard(&Engine::memory(), rule(), |_| async { answer(409, "busy") });
+    let got = send(&service, post("k", "x")).await;
+    assert_eq!((got.became(), got.header("idempotency-expires")), ("fresh", ""));
+}

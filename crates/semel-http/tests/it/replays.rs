@@ -1,13 +1,21 @@
 //! Replays are byte-identical.
 
+use std::{sync::Arc, time::Duration};
+
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, HeaderValue, Response};
 use http_body::Frame;
 use http_body_util::StreamBody;
-use semel_core::engine::Engine;
+use semel_core::{
+    engine::Engine,
+    env::Env,
+    identity::Secret,
+    store::{Capacity, MemoryStore},
+};
 use semel_http::ReplayHeaders;
+use semel_testkit::clock::ManualClock;
 
 use crate::support::*;
 
@@ -118,4 +126,20 @@ async fn chunks_and_trailers_come_back() {
     .await;
     assert_eq!(second.body, "one two three");
     assert_eq!(second.trailers.unwrap()["x-checksum"], "7");
+}
+
+/// What is left of the time is told, not the whole of it again.
+#[tokio::test]
+async fn a_replay_says_until_when_the_first_answer_is_kept() {
+    let clock = ManualClock::new();
+    let env = Env { clock: Arc::new(clock.clone()), ..Env::system() };
+    let store = Arc::new(MemoryStore::new(&env, Capacity::default()));
+    let engine = Engine::builder(store, Secret::random(&*env.rng)).env(env).build();
+    let service = guard(&engine, rule(), |_| async { answer(201, "order") });
+    let first = send(&service, post("k", "x")).await;
+    assert!(first.header("idempotency-expires").ends_with(" GMT"));
+    clock.advance(Duration::from_secs(100));
+    let second = send(&service, post("k", "x")).await;
+    assert_eq!(second.became(), "replayed");
+    assert_eq!(second.header("idempotency-expires"), first.header("idempotency-expires"));
 }

@@ -204,3 +204,77 @@ impl Hasher for FirstEight {
     // The length before the bytes says nothing.
     fn write_usize(&mut self, _: usize) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::{
+        fingerprint::Fingerprint,
+        ids::{Fence, Owner},
+        record::VERSION,
+    };
+
+    fn at(seconds: u64) -> Tick {
+        Tick::from_nanos(1_000_000_000 * seconds)
+    }
+
+    /// An outcome that lasts for a minute.
+    fn outcome(fence: u64) -> Record {
+        Record {
+            version: VERSION,
+            state: StateCode::Done,
+            flags: Flags::BODY_KEPT,
+            fingerprint: Fingerprint::NONE,
+            owner: Owner::from_bytes([1; 16]),
+            fence: Fence::new(fence),
+            attempt: 1,
+            lease_until: StoreTime::default(),
+            expires_at: StoreTime::default() + Duration::from_secs(60),
+            rest: Bytes::new(),
+        }
+    }
+
+    fn outcomes() -> (Outcomes, Identity) {
+        (Outcomes::new(Duration::from_secs(10), 1 << 20).unwrap(), Identity::nobody())
+    }
+
+    fn fence(outcomes: &Outcomes, id: &Identity, now: Tick) -> Option<u64> {
+        Some(outcomes.find(id, now)?.record.fence?.get())
+    }
+
+    /// Two answers of the store can overtake each other on their way.
+    #[test]
+    fn an_answer_that_was_asked_for_earlier_changes_nothing() {
+        let (outcomes, id) = outcomes();
+        outcomes.keep(outcomes.epoch(), &id, &outcome(2), StoreTime::default(), at(2));
+        outcomes.keep(outcomes.epoch(), &id, &outcome(1), StoreTime::default(), at(1));
+        assert_eq!(fence(&outcomes, &id, at(3)), Some(2));
+        outcomes.let_go(&id, at(1));
+        assert_eq!(fence(&outcomes, &id, at(3)), Some(2));
+        outcomes.keep(outcomes.epoch(), &id, &outcome(3), StoreTime::default(), at(3));
+        assert_eq!(fence(&outcomes, &id, at(3)), Some(3));
+        outcomes.let_go(&id, at(3));
+        assert_eq!(fence(&outcomes, &id, at(3)), None);
+    }
+
+    #[test]
+    fn nothing_is_given_past_the_records_own_end() {
+        let (outcomes, id) = outcomes();
+        let brief = Record { expires_at: StoreTime::default() + Duration::from_secs(5), ..outcome(1) };
+        outcomes.keep(outcomes.epoch(), &id, &brief, StoreTime::default(), at(0));
+        assert!(outcomes.find(&id, at(4)).is_some() && outcomes.find_while_away(&id, at(4)).is_some());
+        assert!(outcomes.find(&id, at(5)).is_none() && outcomes.find_while_away(&id, at(5)).is_none());
+    }
+
+    /// An attempt that is under way says nothing that lasts, and that there is one ends what was remembered before.
+    #[test]
+    fn a_record_in_flight_ends_what_is_remembered_and_is_not() {
+        let (outcomes, id) = outcomes();
+        outcomes.keep(outcomes.epoch(), &id, &outcome(1), StoreTime::default(), at(0));
+        let running = Record { state: StateCode::InFlight, ..outcome(2) };
+        outcomes.keep(outcomes.epoch(), &id, &running, StoreTime::default(), at(1));
+        assert!(outcomes.find_while_away(&id, at(2)).is_none());
+    }
+}

@@ -341,17 +341,20 @@ fn play(seed: u64) -> Shown {
 /// How many worlds that nobody has seen before are played beside those that are the same every time.
 const NEW: u64 = 500;
 
-/// The same worlds every time, and others. `SEMEL_TEST_SEED` plays one, `SEMEL_TEST_SEEDS` says how many the same.
+/// The same worlds every time, and others. `SEMEL_TEST_SEED` plays one, `SEMEL_TEST_SEEDS` so many of the same and no others.
 fn seeds() -> (Range<u64>, Range<u64>) {
     let number =
         |name: &str| std::env::var(name).ok().map(|v| v.parse::<u64>().unwrap_or_else(|_| panic!("{name}={v}")));
     if let Some(seed) = number("SEMEL_TEST_SEED") {
         return (seed..seed + 1, 0..0);
     }
+    if let Some(same) = number("SEMEL_TEST_SEEDS") {
+        return (0..same, 0..0);
+    }
     let mut bytes = [0; 8];
     SystemRng.fill(&mut bytes);
     let new = u64::from_le_bytes(bytes) >> 20;
-    (0..number("SEMEL_TEST_SEEDS").unwrap_or(3_000), new..new + NEW)
+    (0..3_000, new..new + NEW)
 }
 
 /// Plays one world in which everything has to be as promised.
