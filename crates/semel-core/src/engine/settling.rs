@@ -83,7 +83,10 @@ impl Open {
         self.hold.stand_up();
         let (inner, lease) = (&self.hold.inner, &self.hold.lease);
         inner.report(lease, began, &self.verdict, &kept);
-        inner.abandon_strays(lease);
+        // What ran, and nobody recorded, is not to be freed with a copy of its own claim: it becomes unknown.
+        if !matches!(kept, Kept::Unrecorded) || matches!(self.verdict, Verdict::Release { .. }) {
+            inner.abandon_strays(lease);
+        }
         let is_open = lease.policy.on_store_error() == OnStoreError::Open;
         if is_open && matches!(kept, Kept::Unknown | Kept::Unrecorded) {
             inner.remember_for_an_outage(lease, &self.verdict);

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use semel_core::{
     Owner,
-    engine::{Answer, Kept, Ran, Run, Verdict},
+    engine::{Answer, Kept, Ran, Run, Times, Verdict},
     policy::{OnInFlight, OnStoreError, Policy},
     record::StateCode,
     refusal::Refusal,
-    store::{Ask, Claimed, Did, Store, StoreError},
+    store::{Ask, Capacity, Claimed, Did, Store, StoreError},
 };
 use semel_testkit::faults::{Fault, Op};
 
@@ -170,4 +170,20 @@ async fn a_record_that_another_claimed_before_it_was_claimed_again_is_lost() {
     assert!(matches!(got, Answer::Executed { kept: Kept::Lost { recorded: None }, .. }), "{got:?}");
     let told = stage.told();
     assert!(told.contains(&"leaselost".to_owned()), "{told:?}");
+}
+
+/// The reply to its claim was lost, the repeat was granted, the work ran, and the store did not answer until nobody tried to
+/// record it any more: then the record was freed with the first copy, as if nothing had run.
+#[tokio::test(start_paused = true)]
+async fn what_ran_and_was_not_recorded_is_not_freed_with_a_stray_copy() {
+    let times = Times { settle_for: millis(100), ..Times::default() };
+    let stage = Stage::with(Capacity::default(), |builder| builder.times(times));
+    stage.store.fail(Op::Claim, 1, Fault::LoseReply);
+    (1..1_000).for_each(|nth| stage.store.fail(Op::Settle, nth, Fault::LoseCall));
+    let Answer::Executed { kept, .. } = stage.run(stage.call(1), millis(10), "done").await.unwrap() else {
+        panic!("its repeat is granted")
+    };
+    assert_eq!((kept, stage.store.count(Op::Claim)), (Kept::Unrecorded, 2));
+    after(secs(5)).await;
+    assert_eq!(stage.state(1).await, Some((StateCode::InFlight, 1)));
 }
