@@ -151,8 +151,8 @@ fn cure(code: &str, number: u16, said: &str) -> Option<&'static str> {
         }
         ("42501", _) => {
             "give it the rights of a gateway: GRANT SELECT, INSERT, UPDATE, DELETE ON semel_record TO …; GRANT SELECT, INSERT \
-             ON semel_mark TO …; GRANT SELECT, INSERT, DELETE ON semel_audit TO …; GRANT SELECT ON semel_schema TO …. Tables \
-             are made by `semel migrate` with a user who may"
+             ON semel_mark TO …; GRANT SELECT, INSERT, UPDATE, DELETE ON semel_audit TO …; GRANT SELECT ON semel_schema TO …. \
+             Tables are made by `semel migrate` with a user who may"
         }
         (_, 1044 | 1142 | 1143 | 1227) => {
             "give it the rights of a gateway: GRANT SELECT, INSERT, UPDATE, DELETE on the database. Tables are made by `semel \

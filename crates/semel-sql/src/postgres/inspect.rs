@@ -21,7 +21,8 @@ const FACTS: &str = "SELECT current_setting('server_version'), current_setting('
      (SELECT relpersistence::text FROM pg_class WHERE oid = to_regclass('semel_record')), \
      (SELECT string_agg(t || ': ' || p, ', ') FROM (VALUES ('semel_record', 'SELECT'), ('semel_record', 'INSERT'), \
        ('semel_record', 'UPDATE'), ('semel_record', 'DELETE'), ('semel_mark', 'SELECT'), ('semel_mark', 'INSERT'), \
-       ('semel_audit', 'SELECT'), ('semel_audit', 'INSERT'), ('semel_audit', 'DELETE')) AS need (t, p) \
+       ('semel_audit', 'SELECT'), ('semel_audit', 'INSERT'), ('semel_audit', 'UPDATE'), ('semel_audit', 'DELETE')) \
+       AS need (t, p) \
        WHERE NOT coalesce(has_table_privilege(to_regclass(t)::oid, p), false)), \
      (SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'async'), \
      (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')), \

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use semel_core::store::{Claimed, Did, Store, StoreErrorKind};
+use semel_core::{
+    record::StateCode,
+    store::{Claimed, Did, Store, StoreAdmin, StoreErrorKind},
+};
 use semel_sql::{ConnectError, Options, PostgresStore};
 use semel_testkit::{conformance::Bed as _, servers::Postgres};
 use sqlx::{Connection, PgConnection, Row, postgres::PgConnectOptions};
@@ -302,6 +305,31 @@ async fn a_user_without_rights_is_told_which() {
     let error = refused.unwrap_err();
     assert!(matches!(error, ConnectError::Refused { .. }), "{error}");
     assert!(error.to_string().contains("semel_record: UPDATE, semel_record: DELETE"), "{error}");
+    bed.ask(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
+}
+
+/// They were not for what people do: nobody could settle an unknown outcome.
+#[tokio::test]
+async fn the_rights_that_the_documentation_names_are_enough() {
+    const PAGE: &str = include_str!("../../../../../docs/deploy.md");
+    let bed = Bed::<false>::start().await;
+    let role = format!("documented_{}", bed.database);
+    let grants: Vec<_> = PAGE.lines().filter(|line| line.starts_with("GRANT ")).collect();
+    assert_eq!(grants.len(), 4, "{grants:?}");
+    let grants = grants.join(" ").replace("TO semel;", &format!("TO {role};"));
+    bed.ask(&format!(
+        "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA fake TO {role}; GRANT SELECT ON fake.clock TO {role}; {grants}"
+    ))
+    .await;
+    let url = bed.url().replace("postgres@", &format!("{role}@"));
+    let store = PostgresStore::connect(&url, &semel_core::env::Env::system(), Options::default()).await.unwrap();
+    hold(&store, 1).await;
+    store.audit("a person looked").await.unwrap();
+    assert_eq!(store.audited(1).await.unwrap(), ["a person looked"]);
+    assert_eq!(store.purge(10).await.unwrap().removed, 0);
+    assert!(!store.delete(&id(1), StateCode::Done).await.unwrap());
+    store.close();
+    drop(store);
     bed.ask(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await;
 }
 
