@@ -495,13 +495,11 @@ impl Inner {
     }
 
     /// The same for a claim whose copy may still come although its owner has settled it: the record can have moved on
-    /// since, and be free for it.
+    /// since, and be free for it. Once in any case, also where a copy would be late by now: not every store looks at that when
+    /// it comes.
     pub(super) fn abandon_strays(self: &Arc<Self>, lease: &Lease) {
         let Some(until) = lease.stray_until() else { return };
         let left = until.since(self.now());
-        if left.is_zero() {
-            return;
-        }
         let not_after = self.store_clock.at(self.now()).map_or(StoreTime::default(), |now| now + left);
         let (identity, owner, keep) = (lease.identity(), lease.owner(), lease.policy.ttl());
         self.abandon(Releasing::Fate { identity, owner, keep, rest: lease.rest().clone() }, not_after);

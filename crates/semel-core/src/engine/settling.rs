@@ -200,7 +200,7 @@ impl Inner {
                 let news = if self.flights.is_any() { recorded(&rest, lease.policy.ttl()) } else { None };
                 (if restored { Kept::Restored } else { Kept::Stored }, news.map(News::done))
             }
-            Ok(Settled::Lost(record)) => (self.lost(lease, &record), None),
+            Ok(Settled::Lost(record)) => (self.lost(lease, claim, &record), None),
             Err(_) => (Kept::Unrecorded, None),
         }
     }
@@ -226,7 +226,7 @@ impl Inner {
                 let since = self.store_time(self.now());
                 (Kept::Unknown, Some(News::Refused(Refusal::OutcomeUnknown { since, last: last.map(Into::into) })))
             }
-            Ok(Settled::Lost(record)) => (self.lost(lease, &record), None),
+            Ok(Settled::Lost(record)) => (self.lost(lease, claim, &record), None),
             Err(_) => (Kept::Unrecorded, None),
         }
     }
@@ -264,7 +264,7 @@ impl Inner {
                 };
                 (Kept::Released, Some(news))
             }
-            Ok(Settled::Lost(record)) => (self.lost(lease, &record), None),
+            Ok(Settled::Lost(record)) => (self.lost(lease, claim, &record), None),
             Err(_) => (Kept::Unrecorded, None),
         }
     }
@@ -342,8 +342,12 @@ impl Inner {
         Err(error)
     }
 
-    /// The record is somebody else's by now.
-    fn lost(&self, lease: &Lease, record: &Record) -> Kept {
+    /// The record is somebody else's by now; or this owner's under a claim that could not be had, and then nobody has recorded
+    /// what became of the work.
+    fn lost(&self, lease: &Lease, claim: &Claim, record: &Record) -> Kept {
+        if is_own_later(record, claim) {
+            return Kept::Unrecorded;
+        }
         let event = Event::new(lease.identity(), lease.policy.name(), What::LateSettlementRefused);
         self.emit(&event.attempt(lease.attempt));
         let same_question = record.state == StateCode::Done && record.fingerprint.same(&lease.fingerprint());

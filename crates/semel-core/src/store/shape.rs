@@ -208,7 +208,9 @@ pub enum Releasing<'a> {
         /// Meta part and, if parked, the last error.
         rest: Bytes,
     },
-    /// A claim of which nobody knows whether it arrived: frees it if it did. The attempt is given back.
+    /// A claim of which nobody knows whether it arrived: frees it if it did. The attempt is given back. Once this is answered after
+    /// the claim's `not_after`, a copy that comes later is to change nothing: a store that cannot refuse it as late when it
+    /// comes has to see to that now.
     Fate {
         /// Whose record.
         identity: &'a Identity,

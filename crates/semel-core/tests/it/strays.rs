@@ -151,6 +151,40 @@ async fn a_claim_is_refused_once_the_lease_that_it_asks_for_would_be_over() {
     stage.is_quiet().await;
 }
 
+/// It ran without a grant, its own claim came meanwhile, and nobody could have that one to record the outcome by: it was called
+/// lost, and the record of what had run was freed with it.
+#[tokio::test(start_paused = true)]
+async fn what_ran_without_a_grant_and_was_not_recorded_is_not_freed_with_its_own_claim() {
+    let times = Times { settle_for: millis(600), ..Times::default() };
+    let stage = Stage::with(Capacity::default(), |builder| builder.times(times));
+    let strays = strays(&stage, 2);
+    let open = stage.call_with(1, Policy::key().on_store_error(OnStoreError::Open));
+    let run = stage.run(open, secs(1), "charged");
+    after(millis(100)).await;
+    let ask = strays.lock().pop().unwrap();
+    stage.store.inner().unhook();
+    assert!(matches!(stage.store.inner().claim(&ask).await, Ok(Claimed::Granted { .. })));
+    (1..1_000).for_each(|nth| stage.store.fail(Op::Claim, nth, Fault::LoseCall));
+    let got = run.await.unwrap();
+    let Answer::Unguarded { kept, .. } = got else { panic!("it ran without a grant: {got:?}") };
+    after(secs(10)).await;
+    assert_eq!((kept, stage.effects()), (Kept::Unrecorded, 1));
+    assert_eq!(stage.state(1).await, Some((StateCode::Unknown, 1)));
+    let told = stage.told();
+    assert!(!told.contains(&"latesettlementrefused".to_owned()), "{told:?}");
+}
+
+/// A copy may be under way for longer than the work takes. A store that does not look at its time when it comes has to be told.
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_copy_may_come_is_taken_back_however_long_its_work_took() {
+    let stage = Stage::new();
+    stage.store.fail(Op::Claim, 1, Fault::LoseReply);
+    stage.ran(stage.call(1), secs(60), "done").await.ignore();
+    stage.is_quiet().await;
+    assert_eq!((stage.store.count(Op::Claim), stage.store.count(Op::Release)), (2, 1));
+    assert_eq!(stage.state(1).await, Some((StateCode::Done, 1)));
+}
+
 /// Between a renewal that found no record and the claim that was to put it back, another claimed it.
 #[tokio::test(start_paused = true)]
 async fn a_record_that_another_claimed_before_it_was_claimed_again_is_lost() {

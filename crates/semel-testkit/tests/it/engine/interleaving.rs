@@ -209,7 +209,7 @@ const PLANTED: &str = "SEMEL_TEST_PLANTED";
 fn a_schedule_that_failed_fails_again_when_it_is_replayed() {
     match std::env::var(PLANTED).as_deref() {
         Ok("random") => return explore(RandomScheduler::new_from_seed(1, 300), planted_world),
-        Ok("pct") => return explore(PctScheduler::new_from_seed(1, 3, 300), planted_world),
+        Ok("pct") => return explore(PctScheduler::new_from_seed(1, 3, 5_000), planted_world),
         _ => {}
     }
     for how in ["random", "pct"] {
