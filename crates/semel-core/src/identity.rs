@@ -78,6 +78,16 @@ impl Identity {
         self.kind
     }
 
+    /// Appends `namespace:kind:hex`, what `Display` shows, without the formatting: that would cost more than the name.
+    pub fn append_to(&self, name: &mut String) {
+        name.push_str(self.namespace.as_str());
+        name.push(':');
+        name.push(self.kind.letter());
+        name.push(':');
+        // In one piece: some stores name a key so in each call, and digit by digit that costs more than the rest of it.
+        name.push_str(&blake3::Hash::from_bytes(self.digest).to_hex());
+    }
+
     /// What people and problem documents see of it: the first 8 bytes.
     #[must_use]
     pub fn prefix(&self) -> IdentityPrefix {
@@ -109,9 +119,9 @@ impl fmt::Debug for Identity {
 /// `namespace:kind:hex`, the readable key name of an identity.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:", self.namespace.as_str(), self.kind.letter())?;
-        // In one piece: some stores name a key so in each call, and digit by digit that costs more than the rest of it.
-        f.write_str(&blake3::Hash::from_bytes(self.digest).to_hex())
+        let mut name = String::with_capacity(self.namespace.as_str().len() + 67);
+        self.append_to(&mut name);
+        f.write_str(&name)
     }
 }
 

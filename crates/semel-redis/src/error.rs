@@ -27,7 +27,7 @@ pub enum ConnectError {
 }
 
 const RIGHTS: &str = "give the user its rights: ACL SETUSER … ~semel:* &semel:wake +eval +evalsha +time +get +set +getrange \
-                      +setrange +del +pexpireat +lpush +ltrim +lrange +publish +subscribe +hello +ping +select +scan +wait \
+                      +setrange +del +pttl +pexpireat +lpush +ltrim +lrange +publish +subscribe +hello +ping +select +scan +wait \
                       +cluster|slots +info +config|get";
 
 const CERTIFICATE: &str =

@@ -11,6 +11,7 @@ mod reply;
 mod scan;
 mod script;
 mod store;
+mod stored;
 #[cfg(feature = "tls")]
 mod tls;
 mod topology;

@@ -7,6 +7,8 @@
 mod confirm;
 mod dial;
 mod follow;
+mod fresh;
+mod reckoning;
 mod silence;
 
 use std::{
@@ -29,8 +31,9 @@ use tokio::sync::watch;
 pub(crate) use self::{
     confirm::Confirm,
     dial::{Dialer, Target},
+    fresh::Before,
 };
-use self::{confirm::Pool, dial::Dialed, silence::Silence};
+use self::{confirm::Pool, dial::Dialed, reckoning::Reckoning, silence::Silence};
 use crate::{
     address::Host,
     script::{By, Call},
@@ -45,6 +48,7 @@ const REST: Duration = Duration::from_millis(20);
 pub(crate) struct Wire {
     connection: MultiplexedConnection,
     silence: Arc<Silence>,
+    clock: Arc<Reckoning>,
     /// For calls that wait for replicas, where any do.
     pool: Option<Arc<Pool>>,
     /// The server knows the first line of settling scripts (7.0).
@@ -59,7 +63,7 @@ pub(crate) enum Trouble {
     Unsent(StoreError),
     /// It was sent; see [`verdict`].
     Sent(RedisError),
-    /// It was done, and not enough replicas have it.
+    /// It was done, and not enough replicas have it; or its answer makes no sense.
     Unconfirmed(StoreError),
 }
 
@@ -191,9 +195,9 @@ impl Link {
             let serial = link.serials.fetch_add(1, Ordering::AcqRel);
             let dialed = link.dialer.dial(&link.target).await;
             let result = match dialed {
-                Ok(Dialed { connection, pool, is_modern, host }) => {
+                Ok(Dialed { connection, pool, is_modern, clock, host }) => {
                     link.at.send_replace(Some(host));
-                    Ok(Wire { connection, silence: Arc::default(), pool, is_modern, serial })
+                    Ok(Wire { connection, silence: Arc::default(), clock: Arc::new(clock), pool, is_modern, serial })
                 }
                 Err(error) => Err(Why::of(&error)),
             };
@@ -220,7 +224,9 @@ impl Link {
 
     /// One command and its answer.
     pub(crate) async fn ask(self: &Arc<Self>, command: &Cmd) -> Result<Value, Trouble> {
-        self.exchange(async |wire: &mut Wire| wire.connection.send_packed_command(command).await).await.and_then(answer)
+        self.exchange(async |wire: &mut Wire, _| wire.connection.send_packed_command(command).await)
+            .await
+            .and_then(answer)
     }
 
     /// Several commands on one way, each with an answer of its own.
@@ -229,7 +235,7 @@ impl Link {
         if count == 0 {
             return Ok(Vec::new());
         }
-        self.exchange(async |wire: &mut Wire| wire.connection.send_packed_commands(commands, 0, count).await).await
+        self.exchange(async |wire: &mut Wire, _| wire.connection.send_packed_commands(commands, 0, count).await).await
     }
 
     /// Runs a script; a server that lost it gets it in full. `asking` follows a slot that is on the move.
@@ -238,7 +244,8 @@ impl Link {
             return self.run_confirmed(call, asking, confirm).await;
         }
         for by in [By::Digest, By::Text] {
-            let result = self.exchange(async |wire: &mut Wire| wire.run(call, by, asking).await).await.and_then(answer);
+            let result = self.exchange(async |wire: &mut Wire, now| wire.run(call, by, asking, now).await);
+            let result = result.await.and_then(answer);
             match result {
                 Err(Trouble::Sent(error)) if by == By::Digest && verdict::code(&error) == Some("NOSCRIPT") => {}
                 result => return result,
@@ -255,11 +262,11 @@ impl Link {
         let send = async |wire: &mut Wire, calls: &[&Call<'_>], by| {
             let mut pipeline = Pipeline::with_capacity(calls.len());
             for call in calls {
-                pipeline.add_command(call.command(by, wire.is_modern));
+                pipeline.add_command(call.command(by, wire.is_modern, None));
             }
             wire.connection.send_packed_commands(&pipeline, 0, calls.len()).await
         };
-        let first = self.exchange(async |wire: &mut Wire| send(wire, calls, By::Digest).await).await?;
+        let first = self.exchange(async |wire: &mut Wire, _| send(wire, calls, By::Digest).await).await?;
         let mut answers: Vec<_> = first.into_iter().map(answer).collect();
         let is_lost = |answer: &Result<Value, Trouble>| match answer {
             Err(Trouble::Sent(error)) => verdict::code(error) == Some("NOSCRIPT"),
@@ -268,7 +275,7 @@ impl Link {
         let lost: Vec<_> = (0..answers.len()).filter(|n| is_lost(&answers[*n])).collect();
         if !lost.is_empty() {
             let again: Vec<_> = lost.iter().map(|n| calls[*n]).collect();
-            let second = self.exchange(async |wire: &mut Wire| send(wire, &again, By::Text).await).await?;
+            let second = self.exchange(async |wire: &mut Wire, _| send(wire, &again, By::Text).await).await?;
             for (n, value) in lost.into_iter().zip(second) {
                 answers[n] = answer(value);
             }
@@ -278,11 +285,12 @@ impl Link {
 
     async fn exchange<T>(
         self: &Arc<Self>,
-        send: impl AsyncFnOnce(&mut Wire) -> Result<T, RedisError>,
+        send: impl AsyncFnOnce(&mut Wire, Tick) -> Result<T, RedisError>,
     ) -> Result<T, Trouble> {
         let mut wire = self.wire().await.map_err(Trouble::Unsent)?;
-        wire.silence.begins(self.now());
-        let result = send(&mut wire).await;
+        let now = self.now();
+        wire.silence.begins(now);
+        let result = send(&mut wire, now).await;
         self.heard(&wire.silence, wire.serial, result)
     }
 
@@ -315,8 +323,8 @@ impl Link {
 }
 
 impl Wire {
-    async fn run(&mut self, call: &Call<'_>, by: By, asking: bool) -> Result<Value, RedisError> {
-        let command = call.command(by, self.is_modern);
+    async fn run(&mut self, call: &Call<'_>, by: By, asking: bool, now: Tick) -> Result<Value, RedisError> {
+        let command = call.command(by, self.is_modern, self.clock.at_most(now));
         if !asking {
             return self.connection.send_packed_command(&command).await;
         }

@@ -1,7 +1,5 @@
 //! The names of keys: `prefix:namespace:kind:hex`, which `SCAN MATCH semel:token:orders:t:*` finds by hand.
 
-use std::fmt::Write as _;
-
 use semel_core::identity::Identity;
 
 use crate::address::BadUrl;
@@ -27,8 +25,9 @@ impl Names {
     /// The key of a record.
     pub(crate) fn key(&self, id: &Identity) -> String {
         let mut key = String::with_capacity(self.prefix.len() + LONGEST);
-        // Writing to a string cannot fail.
-        let _ = write!(key, "{}:{id}", self.prefix);
+        key.push_str(&self.prefix);
+        key.push(':');
+        id.append_to(&mut key);
         key
     }
 

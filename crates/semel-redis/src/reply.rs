@@ -8,6 +8,8 @@ use semel_core::{
     store::{Did, StoreError, StoreErrorKind},
 };
 
+use crate::stored::Stored;
+
 /// The record could not be read by the script: it is somebody's, and nothing was changed.
 pub(crate) const UNREADABLE: i64 = -1;
 /// A claim that arrived after its time.
@@ -72,14 +74,28 @@ impl Told {
         redis::from_redis_value_ref(&value).map_err(|_| odd(&value))
     }
 
+    pub(crate) fn stored(&mut self) -> Result<Option<Stored>, StoreError> {
+        match self.rest.next() {
+            Some(Value::BulkString(bytes)) => Ok(Some(Stored::read(bytes))),
+            Some(Value::Nil) => Ok(None),
+            other => Err(odd(&other.unwrap_or_default())),
+        }
+    }
+
     pub(crate) fn record(&mut self) -> Result<Option<Record>, StoreError> {
-        Ok(self.bytes()?.map(|bytes| Record::decode(&bytes)))
+        Ok(self.stored()?.and_then(Stored::into_record))
     }
 
     /// The record that a refusal shows.
     pub(crate) fn the_record(&mut self) -> Result<Record, StoreError> {
         self.record()?.ok_or_else(|| odd(&Value::Nil))
     }
+}
+
+/// The server's clock, as `TIME` tells it.
+pub(crate) fn time(value: &Value) -> Option<StoreTime> {
+    let (seconds, micros): (i64, i64) = redis::from_redis_value_ref(value).ok()?;
+    Some(StoreTime::from_micros(seconds * 1_000_000 + micros))
 }
 
 /// No script of ours says that: something between us and the server does, and what it did nobody can tell.

@@ -7,7 +7,6 @@ use redis::{Pipeline, Value};
 use semel_core::{
     StoreTime,
     identity::Identity,
-    record::Record,
     store::{Cursor, Entry, Filter, Page, Purged, StoreError},
 };
 
@@ -17,6 +16,7 @@ use crate::{
     reply::{Told, YES, odd},
     script::{Call, SCRIPTS},
     store::RedisStore,
+    stored::Stored,
     verdict,
 };
 
@@ -101,11 +101,10 @@ impl Walk {
         let [scanned, time]: [Value; 2] = answers.try_into().map_err(|_| odd(&Value::Nil))?;
         let scanned = crate::link::answer(scanned).map_err(Trouble::of_nothing)?;
         let (next, mut keys): (u64, Vec<Vec<u8>>) = redis::from_redis_value(scanned).map_err(|_| odd(&Value::Nil))?;
-        let (seconds, micros): (i64, i64) = redis::from_redis_value(time).map_err(|_| odd(&Value::Nil))?;
+        let now = crate::reply::time(&time).ok_or_else(|| odd(&time))?;
         keys.sort_unstable();
         keys.dedup();
         keys.retain(|key| *key > self.at.taken);
-        let now = StoreTime::from_micros(seconds * 1_000_000 + micros);
         Ok(Some(Shown { server: Arc::clone(server), keys, now, next }))
     }
 
@@ -129,7 +128,7 @@ impl RedisStore {
         server: &Arc<Link>,
         keys: &[Vec<u8>],
         command: impl Fn(&[u8]) -> redis::Cmd,
-    ) -> Result<Vec<Option<Record>>, StoreError> {
+    ) -> Result<Vec<Option<Stored>>, StoreError> {
         let mut commands = Pipeline::with_capacity(keys.len());
         for key in keys {
             commands.add_command(command(key));
@@ -139,7 +138,7 @@ impl RedisStore {
         let mut records = Vec::with_capacity(keys.len());
         for (n, value) in answers.into_iter().enumerate() {
             records.push(match crate::link::answer(value) {
-                Ok(Value::BulkString(bytes)) if !bytes.is_empty() => Some(Record::decode(&Bytes::from(bytes))),
+                Ok(Value::BulkString(bytes)) if !bytes.is_empty() => Some(Stored::read(bytes)),
                 Ok(_) => None,
                 Err(Trouble::Sent(error)) if matches!(verdict::code(&error), Some("MOVED" | "ASK")) => {
                     elsewhere.extend(self.names().identity(&keys[n]).map(|identity| (n, self.names().key(&identity))));
@@ -152,7 +151,7 @@ impl RedisStore {
         let calls: Vec<_> = elsewhere.iter().map(|(_, key)| Call { script: &SCRIPTS.get, key, args: vec![] }).collect();
         for ((n, _), answer) in elsewhere.iter().zip(self.topology().run_all(&calls).await) {
             records[*n] =
-                answer.and_then(Told::read).and_then(|mut told| told.record()).map_err(StoreError::of_nothing)?;
+                answer.and_then(Told::read).and_then(|mut told| told.stored()).map_err(StoreError::of_nothing)?;
         }
         Ok(records)
     }
@@ -186,7 +185,9 @@ impl RedisStore {
                     }
                     walk.at.taken.clone_from(key);
                     let identity = names.identity(key);
-                    let record = record.filter(|r| r.is_here(shown.now) && filter.passes(r, shown.now));
+                    let record = record
+                        .and_then(Stored::into_record)
+                        .filter(|r| r.is_here(shown.now) && filter.passes(r, shown.now));
                     if let (Some(identity), Some(record)) = (identity, record)
                         && listed.insert(identity)
                     {
@@ -231,7 +232,7 @@ impl RedisStore {
                 command
             };
             let headers = self.read(&shown.server, &shown.keys, header).await?;
-            let ended = |record: &Option<Record>| record.as_ref().is_some_and(|r| !r.is_here(shown.now));
+            let ended = |stored: &Option<Stored>| stored.as_ref().is_some_and(|s| s.is_over(shown.now));
             let ended: Vec<_> = shown.keys.iter().zip(&headers).filter(|(_, r)| ended(r)).map(|(key, _)| key).collect();
             let room = max.saturating_sub(removed);
             removed += self.remove(&ended[..ended.len().min(room)]).await?;

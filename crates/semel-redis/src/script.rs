@@ -2,7 +2,13 @@
 
 use std::{io::Write as _, sync::LazyLock};
 
-use redis::{Cmd, RedisWrite, ToRedisArgs};
+use redis::{Cmd, Pipeline, RedisWrite, ToRedisArgs};
+use semel_core::StoreTime;
+
+/// Where in a record's header its times begin, the last of them, and what comes after them.
+pub(crate) const FENCE: usize = 24;
+const EXPIRES_AT: usize = 40;
+pub(crate) const ATTEMPT: usize = 48;
 
 /// A script's source and digest, with and without the line that only servers from 7.0 on know.
 #[derive(Debug)]
@@ -111,6 +117,9 @@ pub(crate) enum Arg<'a> {
     Bytes(&'a [u8]),
     /// One after the other: together one argument.
     Joined(&'a [u8], &'a [u8]),
+    /// A record that ends so many microseconds after it is sent, by the server's clock: header, rest, span. Where nobody knows
+    /// that clock it says no end.
+    Ending(&'a [u8], &'a [u8], i64),
     Number(i64),
 }
 
@@ -119,23 +128,36 @@ impl Arg<'_> {
     fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
-            Self::Joined(first, second) => first.len() + second.len(),
+            Self::Joined(first, second) | Self::Ending(first, second, _) => first.len() + second.len(),
             Self::Number(_) => 20,
         }
     }
 }
 
-impl ToRedisArgs for Arg<'_> {
+/// An argument, and what the server's clock shows as it is sent.
+struct Timed<'a>(Arg<'a>, Option<StoreTime>);
+
+impl ToRedisArgs for Timed<'_> {
     fn write_redis_args<W: RedisWrite + ?Sized>(&self, out: &mut W) {
-        match self {
-            Self::Bytes(bytes) => out.write_arg(bytes),
-            Self::Number(number) => number.write_redis_args(out),
-            Self::Joined(first, second) => {
-                let mut out = out.writer_for_next_arg();
-                // Into memory: it cannot fail.
-                let _ = out.write_all(first).and_then(|()| out.write_all(second));
+        let Self(arg, now) = self;
+        match arg {
+            Arg::Bytes(bytes) => out.write_arg(bytes),
+            Arg::Number(number) => number.write_redis_args(out),
+            Arg::Joined(first, second) => write(out, &[first, second]),
+            Arg::Ending(header, rest, span) => {
+                let ends = now.map_or(0, |now| now.as_micros().saturating_add(*span));
+                write(out, &[&header[..EXPIRES_AT], &ends.to_be_bytes(), &header[ATTEMPT..], rest]);
             }
         }
+    }
+}
+
+/// Writes one argument of these parts.
+fn write<W: RedisWrite + ?Sized>(out: &mut W, parts: &[&[u8]]) {
+    let mut out = out.writer_for_next_arg();
+    for part in parts {
+        // Into memory: it cannot fail.
+        let _ = out.write_all(part);
     }
 }
 
@@ -145,6 +167,42 @@ pub(crate) struct Call<'a> {
     pub(crate) script: &'static Script,
     pub(crate) key: &'a str,
     pub(crate) args: Vec<Arg<'a>>,
+}
+
+/// A record that is written where there is none, without a script.
+#[derive(Clone, Debug)]
+pub(crate) struct Fresh<'a> {
+    pub(crate) key: &'a str,
+    /// Without the times.
+    pub(crate) header: &'a [u8],
+    pub(crate) rest: &'a [u8],
+    /// How long its lease is, and how long it stays after that, in microseconds.
+    pub(crate) lease: i64,
+    pub(crate) more: i64,
+    /// For how many milliseconds its key stays.
+    pub(crate) px: i64,
+    /// The server's time after which it is not to be written.
+    pub(crate) not_after: StoreTime,
+}
+
+impl Fresh<'_> {
+    /// The command, which answers what is there (from 7.0 on), and the question for the server's time. The record begins `now`,
+    /// and that is its fence.
+    pub(crate) fn commands(&self, now: StoreTime) -> Pipeline {
+        let mut times = [0; ATTEMPT - FENCE];
+        let now = now.as_micros();
+        let lease_until = now.saturating_add(self.lease);
+        for (place, time) in times.chunks_exact_mut(8).zip([now, lease_until, lease_until.saturating_add(self.more)]) {
+            place.copy_from_slice(&time.to_be_bytes());
+        }
+        let mut set = Cmd::with_capacity(7, 32 + self.key.len() + self.header.len() + self.rest.len());
+        set.arg("SET").arg(self.key);
+        write(&mut set, &[&self.header[..FENCE], &times, &self.header[ATTEMPT..], self.rest]);
+        set.arg("NX").arg("GET").arg("PX").arg(self.px);
+        let mut both = Pipeline::with_capacity(2);
+        both.add_command(set).add_command(redis::cmd("TIME"));
+        both
+    }
 }
 
 /// How a script is named.
@@ -157,7 +215,8 @@ pub(crate) enum By {
 }
 
 impl Call<'_> {
-    pub(crate) fn command(&self, by: By, is_modern: bool) -> Cmd {
+    /// The command. `now` is what the server's clock shows, where that is known.
+    pub(crate) fn command(&self, by: By, is_modern: bool, now: Option<StoreTime>) -> Cmd {
         let source = self.script.source(is_modern);
         let (name, source) = match by {
             By::Digest => ("EVALSHA", &source.sha),
@@ -167,7 +226,7 @@ impl Call<'_> {
         let mut command = Cmd::with_capacity(4 + self.args.len(), name.len() + 1 + len);
         command.arg(name).arg(source).arg(1).arg(self.key);
         for arg in &self.args {
-            command.arg(arg);
+            command.arg(Timed(*arg, now));
         }
         command
     }
@@ -189,11 +248,40 @@ mod tests {
     fn a_script_names_its_one_key() {
         let args = vec![Arg::Bytes(b"o"), Arg::Joined(b"a\0", b"bc"), Arg::Number(-7)];
         let call = Call { script: &SCRIPTS.renew, key: "semel:k", args };
-        let packed = call.command(By::Digest, true).get_packed_command();
+        let packed = call.command(By::Digest, true, None).get_packed_command();
         let sha = &SCRIPTS.renew.source(true).sha;
         let expected = format!(
             "*7\r\n$7\r\nEVALSHA\r\n$40\r\n{sha}\r\n$1\r\n1\r\n$7\r\nsemel:k\r\n$1\r\no\r\n$4\r\na\0bc\r\n$2\r\n-7\r\n"
         );
         assert_eq!(String::from_utf8(packed).unwrap(), expected);
+    }
+
+    #[test]
+    fn the_end_of_a_record_is_reckoned_as_it_is_sent() {
+        let header: Vec<u8> = (0..84).collect();
+        let call = Call { script: &SCRIPTS.complete, key: "semel:k", args: vec![Arg::Ending(&header, b"rest", 256)] };
+        let ends = |now| {
+            let packed = call.command(By::Digest, true, now).get_packed_command();
+            let record = &packed[packed.len() - 90..packed.len() - 2];
+            assert_eq!([&record[..EXPIRES_AT], &record[ATTEMPT..84]], [&header[..EXPIRES_AT], &header[ATTEMPT..]]);
+            assert_eq!(&record[84..], b"rest");
+            record[EXPIRES_AT..ATTEMPT].to_vec()
+        };
+        assert_eq!(ends(Some(StoreTime::from_micros(2))), [0, 0, 0, 0, 0, 0, 1, 2]);
+        assert_eq!(ends(None), [0; 8]);
+    }
+
+    #[test]
+    fn a_fresh_record_begins_as_it_is_sent() {
+        let header: Vec<u8> = (0..84).collect();
+        let (lease, more) = (1, 2);
+        let not_after = StoreTime::MAX;
+        let fresh = Fresh { key: "semel:k", header: &header, rest: b"rest", lease, more, px: 7, not_after };
+        let packed = fresh.commands(StoreTime::from_micros(5)).get_packed_pipeline();
+        let times = [[0, 0, 0, 0, 0, 0, 0, 5], [0, 0, 0, 0, 0, 0, 0, 6], [0, 0, 0, 0, 0, 0, 0, 8]].concat();
+        let record = [&header[..FENCE], &times, &header[ATTEMPT..], b"rest"].concat();
+        let after = b"\r\n$2\r\nNX\r\n$3\r\nGET\r\n$2\r\nPX\r\n$1\r\n7\r\n*1\r\n$4\r\nTIME\r\n".as_slice();
+        let before = b"*7\r\n$3\r\nSET\r\n$7\r\nsemel:k\r\n$88\r\n".as_slice();
+        assert_eq!(packed, [before, &record, after].concat());
     }
 }

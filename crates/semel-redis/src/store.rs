@@ -2,6 +2,7 @@
 
 mod admin;
 mod calls;
+mod claim;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -156,6 +157,15 @@ impl RedisStore {
         Ok(inspect::look(&self.topology, &self.dialer, &channel, self.replicas).await?.findings)
     }
 
+    /// Whether calls may go out now; and hears what others change, where nobody listens.
+    fn may_call(&self) -> Result<(), StoreError> {
+        self.marks.allow()?;
+        if self.wakes.is_deaf() {
+            self.listen();
+        }
+        Ok(())
+    }
+
     /// Runs a script on a record.
     async fn run(&self, script: &'static Script, id: &Identity, args: Vec<Arg<'_>>) -> Result<Told, StoreError> {
         self.run_on(script, &self.names.key(id), args).await
@@ -164,10 +174,7 @@ impl RedisStore {
     /// The same for a call that claims, tells an outcome, or shows one: it counts where the replicas have it.
     async fn run_kept(&self, script: &'static Script, id: &Identity, args: Vec<Arg<'_>>) -> Result<Told, StoreError> {
         let Some(confirmed) = &self.confirmed else { return self.run(script, id, args).await };
-        self.marks.allow()?;
-        if self.wakes.is_deaf() {
-            self.listen();
-        }
+        self.may_call()?;
         Told::read(confirmed.run(&Call { script, key: &self.names.key(id), args }).await?)
     }
 
@@ -180,10 +187,7 @@ impl RedisStore {
     }
 
     async fn run_on(&self, script: &'static Script, key: &str, args: Vec<Arg<'_>>) -> Result<Told, StoreError> {
-        self.marks.allow()?;
-        if self.wakes.is_deaf() {
-            self.listen();
-        }
+        self.may_call()?;
         Told::read(self.topology.run(&Call { script, key, args }).await?)
     }
 

@@ -13,8 +13,8 @@ pub(crate) use self::cluster::Cluster;
 use self::lanes::Lanes;
 use crate::{
     address::{Address, Host, Layout},
-    link::{Dialer, Link, Target, Trouble},
-    script::Call,
+    link::{Before, Dialer, Link, Target, Trouble},
+    script::{Call, Fresh},
     verdict,
 };
 
@@ -83,6 +83,14 @@ impl Topology {
                 result.map_err(StoreError::from)
             }
             Self::Cluster(cluster) => cluster.run(call).await,
+        }
+    }
+
+    /// Writes a record where there is none; `None` where a script is asked instead, and nothing was written.
+    pub(crate) async fn set_fresh(&self, fresh: &Fresh<'_>) -> Result<Option<Before>, StoreError> {
+        match self {
+            Self::One(lanes) => lanes.here().set_fresh(fresh).await.map_err(StoreError::from),
+            Self::Cluster(cluster) => cluster.set_fresh(fresh).await,
         }
     }
 

@@ -45,6 +45,13 @@ pub(crate) fn code(error: &RedisError) -> Option<&'static str> {
     })
 }
 
+/// Whether the server does not know the command, or not with such words: an older one, or one on which it was renamed.
+pub(crate) fn is_not_understood(error: &RedisError) -> bool {
+    let says = |words| error.detail().is_some_and(|text| text.starts_with(words));
+    error.kind() == ErrorKind::Server(ServerErrorKind::ResponseError)
+        && (says("syntax error") || says("unknown command"))
+}
+
 /// Whether the server is one that takes no writes: another one does by now, or will.
 pub(crate) fn is_demoted(error: &RedisError) -> bool {
     matches!(code(error), Some("READONLY" | "MASTERDOWN"))
@@ -88,6 +95,16 @@ mod tests {
         ] {
             let error = of(said(line));
             assert_eq!((error.did, error.kind), (Did::Nothing, StoreErrorKind::Unavailable), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_the_server_does_not_know_is_told_from_one_that_failed() {
+        for line in ["ERR syntax error", "ERR unknown command 'HELLO', with args beginning with: "] {
+            assert!(is_not_understood(&said(line)), "{line}");
+        }
+        for line in ["ERR upstream failure: syntax error", "NOPERM unknown command", "OOM command not allowed"] {
+            assert!(!is_not_understood(&said(line)), "{line}");
         }
     }
 

@@ -139,7 +139,7 @@ impl Flags {
     pub const WATCHED: Self = Self(8);
     /// Completed by the service in its own transaction.
     pub const ADOPTED: Self = Self(16);
-    /// No flag.
+    /// No flag. The bits from 32 on are for a store's own, and nobody else sees them.
     pub const NONE: Self = Self(0);
 
     /// The flags of a stored byte.

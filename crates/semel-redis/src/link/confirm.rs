@@ -136,7 +136,7 @@ impl Link {
     ) -> Result<[Value; 3], Trouble> {
         let mut commands = Pipeline::with_capacity(5);
         let touch = Call { script: &SCRIPTS.touch, key: call.key, args: Vec::new() };
-        for command in [call.command(by, wire.is_modern), touch.command(By::Text, wire.is_modern)] {
+        for command in [call.command(by, wire.is_modern, None), touch.command(By::Text, wire.is_modern, None)] {
             if asking {
                 commands.add_command(redis::cmd("ASKING"));
             }

@@ -9,15 +9,19 @@ use redis::{
     aio::MultiplexedConnection, io::tcp::TcpSettings,
 };
 use semel_core::{
+    StoreTime,
     env::Env,
     store::{Did, StoreError, StoreErrorKind},
 };
 
-use super::confirm::{Confirm, LINES, Pool};
+use super::{
+    confirm::{Confirm, LINES, Pool},
+    reckoning::Reckoning,
+};
 use crate::{
     address::{Host, Login},
     mark::Marks,
-    reply::Told,
+    reply::{self, Told},
     script::{Arg, By, Call, SCRIPTS},
     verdict,
 };
@@ -58,6 +62,7 @@ pub(super) struct Dialed {
     pub(super) pool: Option<Arc<Pool>>,
     /// The server is of 7.0 or later.
     pub(super) is_modern: bool,
+    pub(super) clock: Reckoning,
     pub(super) host: Host,
 }
 
@@ -71,6 +76,8 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
 struct Greeting {
     is_modern: bool,
     is_primary: bool,
+    /// Its clock; `None` where it does not tell.
+    now: Option<StoreTime>,
 }
 
 impl fmt::Debug for Dialer {
@@ -99,10 +106,11 @@ impl Dialer {
         let host = self.host(target).await?;
         let connecting = async {
             let mut connection = self.connect(&host, &self.login, self.db).await?;
+            let sent = self.env.clock.now();
             let greeting = greet(&mut connection).await?;
-            redis::RedisResult::Ok((connection, greeting))
+            redis::RedisResult::Ok((connection, greeting, (sent, self.env.clock.now())))
         };
-        let (mut connection, greeting) = tokio::select! {
+        let (mut connection, greeting, when) = tokio::select! {
             biased;
             connected = connecting => connected.map_err(verdict::before)?,
             () = self.is_replaced(target, &host) => return Err(replaced(&host)),
@@ -120,7 +128,11 @@ impl Dialer {
             Some(_) => Some(self.pool(&mut connection, &host, greeting.is_modern, is_node).await?),
             None => None,
         };
-        Ok(Dialed { connection, pool, is_modern: greeting.is_modern, host })
+        let clock = Reckoning::default();
+        if let Some(now) = greeting.now {
+            clock.heard(when, now);
+        }
+        Ok(Dialed { connection, pool, is_modern: greeting.is_modern, clock, host })
     }
 
     /// Connections beside the first one, each with the mark read on it.
@@ -295,7 +307,7 @@ impl Dialer {
     ) -> Result<(), StoreError> {
         let offer = self.marks.offer().encode();
         let call = Call { script: &SCRIPTS.mark, key: &self.mark_key, args: vec![Arg::Bytes(&offer)] };
-        match connection.send_packed_command(&call.command(By::Text, is_modern)).await {
+        match connection.send_packed_command(&call.command(By::Text, is_modern, None)).await {
             Ok(Value::ServerError(error)) => {
                 let error = RedisError::from(error);
                 let elsewhere = matches!(verdict::code(&error), Some("MOVED" | "ASK" | "CLUSTERDOWN" | "TRYAGAIN"));
@@ -310,13 +322,18 @@ impl Dialer {
     }
 }
 
-/// `HELLO` without a version changes nothing and tells version and role. A user who may not ask gets the older scripts.
+/// `HELLO` without a version changes nothing and tells version and role. Where nobody may ask, the older scripts do.
 async fn greet(connection: &mut MultiplexedConnection) -> Result<Greeting, RedisError> {
-    let said = match connection.send_packed_command(&redis::cmd("HELLO")).await? {
+    let mut commands = redis::Pipeline::with_capacity(2);
+    commands.add_command(redis::cmd("HELLO")).add_command(redis::cmd("TIME"));
+    let mut said = connection.send_packed_commands(&commands, 0, 2).await?.into_iter();
+    let (hello, time) = (said.next().unwrap_or_default(), said.next().unwrap_or_default());
+    let now = reply::time(&time);
+    let said = match hello {
         Value::ServerError(error) => {
             let error = RedisError::from(error);
-            if verdict::code(&error) == Some("NOPERM") {
-                return Ok(Greeting { is_modern: false, is_primary: true });
+            if verdict::code(&error) == Some("NOPERM") || verdict::is_not_understood(&error) {
+                return Ok(Greeting { is_modern: false, is_primary: true, now });
             }
             return Err(error);
         }
@@ -326,7 +343,7 @@ async fn greet(connection: &mut MultiplexedConnection) -> Result<Greeting, Redis
     let text = |name: &str| said.get(name).and_then(|value| redis::from_redis_value_ref::<String>(value).ok());
     let major = text("version").and_then(|v| v.split('.').next().and_then(|major| major.parse::<u32>().ok()));
     let is_primary = text("role").is_none_or(|role| role == "master" || role == "primary");
-    Ok(Greeting { is_modern: major.is_some_and(|major| major >= 7), is_primary })
+    Ok(Greeting { is_modern: major.is_some_and(|major| major >= 7), is_primary, now })
 }
 
 pub(super) fn unusable(words: String) -> StoreError {

@@ -1,14 +1,16 @@
--- Most outcomes find their claim as it was made: then the record is the parts as they came, with its end between them.
--- A token's claim, one that somebody waits for, and all else is for the rest of the script.
+-- Most outcomes find their claim as it was made: then the record is what came, with the end that its bringer reckoned.
+-- A token's claim, one that somebody waits for, and all else is for the rest of the script; so is no reckoning, or one by
+-- which another time has passed since the claim than by the server's clock, which the key's own end tells for less than TIME does.
 -- Numbers for commands are text here: the server writes a number of Lua's in seventeen digits first.
-local held = redis.call('GETRANGE', KEYS[1], '0', '47')
-if #held == 48 and string.sub(held, 9, 32) == string.sub(ARGV[1], 9, 32) then
-  local st, fl = string.byte(held, 5, 6)
-  if st == 1 and (fl == 0 or fl == 2) and string.sub(held, 1, 4) == 'SML\1' then
-    local t = redis.call('TIME')
-    local now = t[1] * 1000000 + t[2]
-    if struct.unpack('>I8', held, 41) > now then
-      redis.call('SET', KEYS[1], ARGV[1] .. struct.pack('>I8', now + ARGV[3]) .. ARGV[2], 'PX', ARGV[4])
+local held = redis.call('GETRANGE', KEYS[1], '4', '47')
+if #held == 44 and string.sub(held, 5, 28) == string.sub(ARGV[1], 9, 32) then
+  local st, fl = string.byte(held, 1, 2)
+  if st == 1 and bit.band(fl, 221) == 0 then
+    local begun, lease, ends = struct.unpack('>I8I8I8', held, 21)
+    local now = struct.unpack('>I8', ARGV[1], 41) - (ARGV[2] - 2000) * 1000
+    local left = redis.pcall('PTTL', KEYS[1])
+    if type(left) == 'number' and math.abs(ends + 604802000000 - left * 1000 - now) < 1000000 and now < ends then
+      redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
       return {now}
     end
   end

@@ -1,5 +1,5 @@
 -- expected state
 if not here or st ~= tonumber(ARGV[1]) then return {0, now} end
-redis.call('DEL', K)
+drop()
 tell()
 return {1, now}

@@ -1,4 +1,4 @@
 if not here or st ~= 0 or bit.band(fl, 1) == 0 then return {0, now} end
-redis.call('DEL', K)
+drop()
 tell()
 return {1, now}

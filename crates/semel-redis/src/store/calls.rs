@@ -17,7 +17,7 @@ use semel_core::{
 
 use super::{RedisStore, flag, in_micros, micros, read_mark, read_more_marks};
 use crate::{
-    reply::{LATE, MISSING, NO, Told, UNREADABLE, YES, odd},
+    reply::{MISSING, NO, Told, UNREADABLE, YES, odd},
     script::{Arg, Call, SCRIPTS},
     verdict::cause,
 };
@@ -32,38 +32,23 @@ pub(super) fn unexpected(code: i64) -> StoreError {
     odd(&Value::Int(code))
 }
 
-/// Where in a record's header the halves end and begin that scripts put the times between.
-const FENCE: usize = 24;
-const EXPIRES_AT: usize = 40;
-const ATTEMPT: usize = 48;
+/// What rounds a span up to whole milliseconds.
+const ALMOST_A_MILLI: Duration = Duration::from_micros(999);
 
 /// How long what nobody told the outcome of stays after its end, so that the end can be told.
-const UNTOLD: Duration = Duration::from_secs(7 * 86_400);
+pub(super) const UNTOLD: Duration = Duration::from_secs(7 * 86_400);
 
-/// For how many milliseconds a key stays whose record ends after `span`. A second longer: the server counts from its own look
-/// at its clock, which may have been before the script's.
-fn stays(span: Duration) -> Arg<'static> {
-    Arg::Number(in_micros(span) / 1_000 + 1_000)
+/// How many milliseconds a key stays longer than its record counts.
+const LINGERS: i64 = 2_000;
+
+/// For how many milliseconds a key stays whose record ends after `span`. Two seconds longer: the server counts from its own look
+/// at its clock, which may have been before the script's; and a fence has to be past for a second before it is forgotten.
+pub(super) fn stays(span: Duration) -> i64 {
+    in_micros(span) / 1_000 + LINGERS
 }
-
-/// The numbers of a claim, as one argument: the server turns text into numbers more slowly than it takes them apart.
-fn asks(ask: &Ask, more: Duration) -> [u8; 37] {
-    let mut asks = [0; 37];
-    let numbers = [ask.not_after.as_micros(), in_micros(ask.lease), in_micros(more)];
-    for (place, number) in asks.chunks_exact_mut(8).zip(numbers) {
-        place.copy_from_slice(&number.to_be_bytes());
-    }
-    asks[24] = u8::from(ask.needs_token);
-    asks[25..29].copy_from_slice(&ask.fingerprint.version().parameters.to_be_bytes());
-    asks[29..].copy_from_slice(&in_micros(ask.grace).to_be_bytes());
-    asks
-}
-
-/// The attempt of a claim that found nothing.
-const FIRST: u32 = 1;
 
 /// A record as it is stored, without the times and the rest.
-fn header(
+pub(super) fn header(
     state: StateCode,
     flags: Flags,
     fingerprint: &Fingerprint,
@@ -77,36 +62,6 @@ fn header(
 }
 
 impl RedisStore {
-    async fn claim_it(&self, ask: &Ask) -> Result<Claimed, StoreError> {
-        let takes = Flags::when(ask.takeover, Flags::TAKEOVER);
-        let header = header(StateCode::InFlight, takes, &ask.fingerprint, ask.owner(), None, FIRST);
-        let more = ask.hold.saturating_add(ask.keep);
-        let asks = asks(ask, more);
-        let args = vec![
-            Arg::Bytes(&header[..FENCE]),
-            Arg::Joined(&header[ATTEMPT..], &ask.rest),
-            Arg::Bytes(&asks),
-            stays(ask.lease.saturating_add(more).saturating_add(UNTOLD)),
-        ];
-        let mut told = self.run_kept(&SCRIPTS.claim, &ask.identity, args).await?;
-        let now = told.now;
-        match told.code {
-            YES => {
-                let is_first = told.is_brief();
-                let fence = told.fence()?;
-                let (attempt, unresolved) =
-                    if is_first { (i64::from(FIRST), false) } else { (told.number()?, told.number()? == 1) };
-                let attempt = u32::try_from(attempt).map_err(|_| unexpected(attempt))?;
-                Ok(Claimed::Granted { claim: ask.grant(fence, attempt), left: ask.lease, now, unresolved })
-            }
-            LATE => Ok(Claimed::Late { now }),
-            // The script gives way to a record that it cannot read before it looks at the time.
-            UNREADABLE if now > ask.not_after => Ok(Claimed::Late { now }),
-            NO | UNREADABLE => Ok(Claimed::Found { record: told.record()?, now }),
-            code => Err(unexpected(code)),
-        }
-    }
-
     async fn renew_them(&self, batch: &[Renewal<'_>]) -> Result<Vec<Result<Renewed, StoreError>>, StoreError> {
         self.marks.allow()?;
         let owners: Vec<_> = batch.iter().map(|renewal| renewal.claim.owner()).collect();
@@ -132,8 +87,10 @@ impl RedisStore {
                 let kept = Flags::when(*body_kept, Flags::BODY_KEPT);
                 let (owner, fence) = (claim.owner(), Some(claim.fence()));
                 let header = header(StateCode::Done, kept, fingerprint, owner, fence, claim.attempt());
-                let tail = Arg::Joined(&header[ATTEMPT..], rest);
-                let args = vec![Arg::Bytes(&header[..EXPIRES_AT]), tail, micros(*ttl), stays(*ttl)];
+                // To the millisecond, up: the server's own count of it is all that the script is given.
+                let px = stays(ttl.saturating_add(ALMOST_A_MILLI));
+                let span = (px - LINGERS).saturating_mul(1_000);
+                let args = vec![Arg::Ending(&header, rest, span), Arg::Number(px)];
                 settled(self.run_kept(&SCRIPTS.complete, claim.identity(), args).await?)
             }
             Settlement::Unknown { fingerprint, rest, ttl } => {

@@ -25,8 +25,8 @@ use super::{
 };
 use crate::{
     address::Host,
-    link::{Dialer, Link, Target, Trouble, answer},
-    script::Call,
+    link::{Before, Dialer, Link, Target, Trouble, answer},
+    script::{Call, Fresh},
     verdict,
 };
 
@@ -109,6 +109,19 @@ impl Cluster {
     pub(crate) async fn run(&self, call: &Call<'_>) -> Result<Value, StoreError> {
         let first = self.master(call.key).await?;
         self.follow(call, first).await
+    }
+
+    /// Writes a record where there is none; `None` where a script is asked instead, which follows where the record went.
+    pub(crate) async fn set_fresh(&self, fresh: &Fresh<'_>) -> Result<Option<Before>, StoreError> {
+        match self.master(fresh.key).await?.set_fresh(fresh).await {
+            Ok(said) => Ok(said),
+            Err(Trouble::Unsent(_)) => Ok(None),
+            Err(trouble) => {
+                // The next call may find another master.
+                self.forget_map();
+                Err(trouble.into())
+            }
+        }
     }
 
     async fn follow(&self, call: &Call<'_>, first: Arc<Link>) -> Result<Value, StoreError> {

@@ -18,6 +18,8 @@ use crate::beds::{connect, move_back, plant, shared, spread::Place};
 struct OnCluster(Place);
 
 impl Bed for OnCluster {
+    const SHOWS_TWICE: bool = true;
+
     const SEQUENCES: u32 = 160;
 
     async fn start() -> Self {

@@ -6,7 +6,7 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -24,7 +24,7 @@ use tokio::{
 
 use crate::{
     codes::NOT_DONE,
-    questions::{LEASE, TTL, about, done, id},
+    questions::{LEASE, TTL, about, done, granted, id},
 };
 
 /// What the server does when a call comes.
@@ -42,6 +42,8 @@ struct Actor {
     url: String,
     act: Arc<Mutex<Act>>,
     calls: Arc<AtomicUsize>,
+    /// Its clock is told to nobody.
+    is_timeless: Arc<AtomicBool>,
 }
 
 impl Actor {
@@ -49,14 +51,15 @@ impl Actor {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let url = format!("redis://{}", listener.local_addr().expect("it has an address"));
         let (act, calls) = (Arc::new(Mutex::new(Act::SayNothing)), Arc::new(AtomicUsize::new(0)));
-        let (plays, counts) = (Arc::clone(&act), Arc::clone(&calls));
+        let is_timeless = Arc::new(AtomicBool::new(false));
+        let (plays, counts, silent) = (Arc::clone(&act), Arc::clone(&calls), Arc::clone(&is_timeless));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (plays, counts) = (Arc::clone(&plays), Arc::clone(&counts));
-                tokio::spawn(async move { serve(BufReader::new(stream), &plays, &counts).await });
+                let (plays, counts, silent) = (Arc::clone(&plays), Arc::clone(&counts), Arc::clone(&silent));
+                tokio::spawn(async move { serve(BufReader::new(stream), &plays, &counts, &silent).await });
             }
         });
-        Self { url, act, calls }
+        Self { url, act, calls, is_timeless }
     }
 
     async fn store(&self) -> RedisStore {
@@ -77,11 +80,18 @@ impl Actor {
     }
 }
 
-async fn serve(mut stream: BufReader<TcpStream>, act: &Mutex<Act>, calls: &AtomicUsize) -> io::Result<()> {
+async fn serve(
+    mut stream: BufReader<TcpStream>,
+    act: &Mutex<Act>,
+    calls: &AtomicUsize,
+    silent: &AtomicBool,
+) -> io::Result<()> {
     loop {
         let command = command(&mut stream).await?;
         let reply = match command[0].as_slice() {
             b"HELLO" => "*4\r\n$7\r\nversion\r\n$5\r\n7.0.0\r\n$4\r\nrole\r\n$6\r\nmaster\r\n".to_owned().into_bytes(),
+            b"TIME" if silent.load(Ordering::Acquire) => b"-NOPERM no\r\n".to_vec(),
+            b"TIME" => b"*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n".to_vec(),
             b"INFO" => b"$0\r\n\r\n".to_vec(),
             b"CONFIG" => b"*0\r\n".to_vec(),
             // Whether this user may, asked at the start.
@@ -192,7 +202,29 @@ async fn a_script_that_the_server_does_not_know_in_full_either_was_not_done() {
     let store = actor.store().await;
     actor.acts(Act::Say("-NOSCRIPT No matching script. Please use EVAL."));
     let error = store.claim(&about(1)).await.expect_err("it fails");
-    assert_eq!((error.did, actor.calls.load(Ordering::Acquire)), (Did::Nothing, 2), "by digest, then in full");
+    let calls = actor.calls.load(Ordering::Acquire);
+    assert_eq!((error.did, calls), (Did::Nothing, 3), "without a script, by digest, then in full");
+}
+
+/// It was written, and nobody knows with which time.
+#[tokio::test]
+async fn a_claim_after_which_the_server_does_not_tell_its_clock_is_unknown() {
+    let actor = Actor::start().await;
+    let store = actor.store().await;
+    actor.acts(Act::Say("$-1"));
+    granted(store.claim(&about(1)).await);
+    actor.is_timeless.store(true, Ordering::Release);
+    assert_eq!(store.claim(&about(1)).await.expect_err("it fails").did, Did::Unknown);
+}
+
+/// An older one, or another make of it.
+#[tokio::test]
+async fn a_server_that_does_not_understand_a_claim_without_a_script_is_sent_one() {
+    let actor = Actor::start().await;
+    let store = actor.store().await;
+    actor.acts(Act::Say("-ERR syntax error"));
+    store.claim(&about(1)).await.expect_err("nor does it understand that");
+    assert_eq!(actor.calls.load(Ordering::Acquire), 2);
 }
 
 #[tokio::test]

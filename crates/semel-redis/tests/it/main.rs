@@ -16,6 +16,7 @@ mod mutants;
 mod parts;
 mod purge;
 mod questions;
+mod reckoned;
 mod recover;
 mod refusals;
 mod replicas;

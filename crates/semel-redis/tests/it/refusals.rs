@@ -10,7 +10,7 @@ use semel_testkit::servers::redis::{Cluster, Redis, Said, Setup, is_modern};
 use crate::{
     beds::connect,
     codes::NOT_DONE,
-    questions::{about, granted, id},
+    questions::{about, done, granted, id, stands},
 };
 
 /// What no server has a reason to say to a store whose every script has one key, on the loopback. [`crate::errors`] has a
@@ -110,7 +110,7 @@ const SWITCHED: [(&str, &[&str], &[&str]); 4] = [
     ("NOREPLICAS", &["CONFIG", "SET", "min-replicas-to-write", "1"], &["CONFIG", "SET", "min-replicas-to-write", "0"]),
     ("OOM", &["CONFIG", "SET", "maxmemory", "1"], &["CONFIG", "SET", "maxmemory", "0"]),
     ("READONLY", &["REPLICAOF", "127.0.0.1", "1"], &["REPLICAOF", "NO", "ONE"]),
-    ("NOPERM", &["ACL", "SETUSER", "app", "-evalsha"], &["ACL", "SETUSER", "app", "+evalsha"]),
+    ("NOPERM", &["ACL", "SETUSER", "app", "-evalsha", "-set"], &["ACL", "SETUSER", "app", "+evalsha", "+set"]),
 ];
 
 async fn of_one_server(seen: &mut Seen) {
@@ -147,7 +147,8 @@ async fn of_one_server(seen: &mut Seen) {
     // The store sends the script in full.
     let before = admin.errors("NOSCRIPT").await;
     admin.tell(&["SCRIPT", "FLUSH"]).await;
-    granted(store.claim(&about(TRIES + 1)).await);
+    let claim = granted(store.claim(&about(TRIES + 1)).await);
+    stands(store.settle(&claim, &done()).await);
     assert!(admin.errors("NOSCRIPT").await > before);
     seen.0.insert("NOSCRIPT");
 

@@ -18,6 +18,8 @@ use crate::beds::{connect, move_back, plant, shared, spread::Place};
 struct UnderSentinel(Place);
 
 impl Bed for UnderSentinel {
+    const SHOWS_TWICE: bool = true;
+
     const SEQUENCES: u32 = 160;
 
     async fn start() -> Self {

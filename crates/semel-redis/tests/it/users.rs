@@ -1,5 +1,5 @@
 //! A user of the server's ACL who may do what the documentation names and nothing else; and scripts as servers before
-//! 7.0 get them, since a user who may not ask for the version gets these.
+//! 7.0 get them, since a server that does not tell its version gets these.
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,8 +37,9 @@ impl<const HELLO: bool> Bed for Restricted<HELLO> {
     const SEQUENCES: u32 = 96;
 
     async fn start() -> Self {
-        let rules = if HELLO { documented() } else { documented().replace("+hello", "") };
-        let setup = Setup::new().set("user", &format!("app on >s3cret@ resetchannels {rules}"));
+        let setup = Setup::new().set("user", &format!("app on >s3cret@ resetchannels {}", documented()));
+        // No rule of a user's keeps it from asking: `HELLO` is for everybody.
+        let setup = if HELLO { setup } else { setup.set("rename-command", "HELLO HALLO") };
         Self { server: Redis::start(&setup).await, shift: Shift::default() }
     }
 

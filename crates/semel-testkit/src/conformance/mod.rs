@@ -23,6 +23,8 @@ use semel_core::{identity::Identity, store::StoreAdmin};
 pub trait Bed: Sized + Send + Sync + 'static {
     /// How many random sequences [`check_against_the_model`] tries; a quarter as many are others each time.
     const SEQUENCES: u32 = 256;
+    /// Whether two pages of a list may show the same record, as the order of the store's keys moves where others work too.
+    const SHOWS_TWICE: bool = false;
 
     /// A new place, empty.
     fn start() -> impl Future<Output = Self> + Send;

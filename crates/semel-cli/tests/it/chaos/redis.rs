@@ -41,7 +41,7 @@ pub(super) fn is(call: StoreCall, request: &Request<'_>) -> bool {
     // The name of the key stands before it; the rest of the record is none of this.
     let begin = &request.bytes[..request.bytes.len().min(512)];
     let brings = |part: &[u8]| begin.windows(part.len()).any(|bytes| bytes == part);
-    let (claims, completes) = (brings(b"\r\n$24\r\nSML\x01\x01"), brings(b"\r\n$40\r\nSML\x01\x02"));
+    let (claims, completes) = (brings(b"\r\nSML\x01\x01"), brings(b"\r\nSML\x01\x02"));
     match call {
         StoreCall::Claim => claims,
         StoreCall::Complete => completes,

@@ -15,8 +15,10 @@ async fn all<B: Bed>(s: &Stage<B>, filter: &Filter, page: usize) -> Vec<([u8; 32
         all.extend(entries.into_iter().map(|e| (*e.identity.digest(), e.record)));
         after = next;
         if after.is_none() {
-            let once: HashSet<_> = all.iter().map(|(digest, _)| *digest).collect();
-            assert_eq!(once.len(), all.len(), "a record was listed twice");
+            let shown = all.len();
+            let mut seen = HashSet::new();
+            all.retain(|(digest, _)| seen.insert(*digest));
+            assert!(B::SHOWS_TWICE || all.len() == shown, "a record was listed twice");
             return all;
         }
     }

@@ -2,12 +2,18 @@
 
 use super::{admin::purge_all, prelude::*};
 
+const A_SECOND: i64 = 1_000_000;
+
 pub async fn a_fence_follows_the_stores_clock<B: Bed>(s: &Stage<B>) {
     let before = s.now().await;
     let fence = s.hold(1).await.fence();
     let after = s.now().await;
     let micros = i64::try_from(fence.get()).expect("fences fit");
-    assert!((before.as_micros()..=after.as_micros()).contains(&micros), "{before:?} {fence} {after:?}");
+    // A claimant may have reckoned what the clock shows.
+    assert!(
+        (before.as_micros() - A_SECOND..=after.as_micros() + A_SECOND).contains(&micros),
+        "{before:?} {fence} {after:?}"
+    );
     assert!(fence.get() < 1 << 53, "a double still holds it");
 }
 

@@ -1,0 +1,242 @@
+//! Claims.
+//!
+//! Most find nothing, or what nobody may take. For those a `SET` that looks by itself and a look at the server's clock do, at
+//! half of a script's price. What such a claim writes begins at the time that the server's clock shows, as is reckoned from what
+//! it last said; that is its fence, too. All else is for the script.
+//!
+//! Why that is right, whatever the reckoning is worth:
+//! * Nobody is given a claim before the server's clock was read after it was written, and found within [`OFF`] of the reckoning. A
+//!   record that was written by any other is [`RECKONED`], and a script has to stamp it anew, under another fence, before its
+//!   owner is given it; that of one who came too late it takes away. It does so only where the record is as it was
+//!   seen. So whatever is sent twice, or comes late, touches nothing that anybody was given.
+//! * The lease ends in the record where the reckoning and the lease's length say so, and the claimant is told what the server's
+//!   clock leaves of it: both end together.
+//! * A key goes only when the server's clock is past its fence by more than [`OFF`] (a record stays two seconds longer than it
+//!   counts, and one that is deleted sooner leaves a [`HUSK`]). So what was reckoned where a key is gone is above what was there.
+//! * A `SET` that comes late is not refused, as a script would be. So whoever takes back a claim whose fate he does not know
+//!   leaves something behind that stays for a quarter of an hour ([`BARRED`]): what comes meanwhile finds it and changes nothing.
+//!   Where nobody takes it back, as its claimant is gone, its key tells: it came more than [`OFF`] after the time in it, so nobody was
+//!   given it, and once its lease is over the script gives its place to whoever asks.
+
+use std::time::Duration;
+
+use semel_core::{
+    Fence, StoreTime,
+    record::{Flags, Record, StateCode},
+    store::{Ask, Claimed, Did, StoreError, StoreErrorKind},
+};
+
+use super::{
+    RedisStore,
+    calls::{UNTOLD, header, stays, unexpected},
+    in_micros,
+};
+use crate::{
+    link::Before,
+    reply::{LATE, NO, UNREADABLE, YES},
+    script::{ATTEMPT, Arg, FENCE, Fresh, SCRIPTS},
+    stored::{RECKONED, Stored},
+    verdict::cause,
+};
+
+/// The attempt of a claim that found nothing.
+const FIRST: u32 = 1;
+
+/// How far a reckoning may be off.
+const OFF: Duration = Duration::from_secs(1);
+
+/// What a script is asked to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum How {
+    /// Claim as usual.
+    Usual,
+    /// Claim what was issued as a token.
+    Token,
+    /// Give the owner what it wrote without a script under this fence.
+    Found(Fence),
+    /// The same, or take it away where it is late: it was written just now, and nobody was given it.
+    Written(Fence),
+}
+
+impl How {
+    const fn code(self) -> u8 {
+        match self {
+            Self::Usual => 0,
+            Self::Token => 1,
+            Self::Found(_) => 2,
+            Self::Written(_) => 3,
+        }
+    }
+
+    /// The fence that was seen; 0 where none was.
+    fn seen(self) -> u64 {
+        match self {
+            Self::Usual | Self::Token => 0,
+            Self::Found(fence) | Self::Written(fence) => fence.get(),
+        }
+    }
+
+    /// An error of the call. Where a claim of this owner stands, it does so whatever became of the call.
+    fn failed(self, error: StoreError) -> StoreError {
+        match self {
+            Self::Usual | Self::Token => error,
+            Self::Found(_) | Self::Written(_) => StoreError::new(Did::Unknown, error.kind, cause(&error)),
+        }
+    }
+}
+
+/// What a claim without a script led to.
+enum Plain {
+    Answer(Claimed),
+    Script(How),
+}
+
+/// What the script led to.
+enum Scripted {
+    Answer(Claimed),
+    /// It found what its owner wrote without a script, and was not told of that.
+    Own(Fence),
+}
+
+/// The numbers of a claim, as one argument: the server turns text into numbers more slowly than it takes them apart.
+fn asks(ask: &Ask, how: How) -> [u8; 45] {
+    let mut asks = [0; 45];
+    let numbers = [ask.not_after.as_micros(), in_micros(ask.lease), more(ask)];
+    for (place, number) in asks.chunks_exact_mut(8).zip(numbers) {
+        place.copy_from_slice(&number.to_be_bytes());
+    }
+    asks[24] = how.code();
+    asks[25..29].copy_from_slice(&ask.fingerprint.version().parameters.to_be_bytes());
+    asks[29..37].copy_from_slice(&in_micros(ask.grace).to_be_bytes());
+    asks[37..].copy_from_slice(&how.seen().to_be_bytes());
+    asks
+}
+
+/// The header of a claim's record, as far as its claimant knows it.
+fn claimed(ask: &Ask, more: Flags) -> Vec<u8> {
+    let flags = Flags::when(ask.takeover, Flags::TAKEOVER).with(more);
+    header(StateCode::InFlight, flags, &ask.fingerprint, ask.owner(), None, FIRST)
+}
+
+/// How long a claim's record stays after its lease, in microseconds.
+fn more(ask: &Ask) -> i64 {
+    in_micros(ask.hold.saturating_add(ask.keep))
+}
+
+/// For how many milliseconds its key stays. The scripts tell by that when it was written.
+fn px(ask: &Ask) -> i64 {
+    (in_micros(ask.lease) + more(ask)) / 1_000 + stays(UNTOLD)
+}
+
+/// The fence of what this owner wrote without a script, where that is what was found.
+fn own_reckoned(ask: &Ask, found: &Stored) -> Option<Fence> {
+    let is_own = |r: &&Record| r.is_readable() && r.state == StateCode::InFlight && r.owner == ask.owner();
+    found.record().filter(is_own).filter(|_| found.is_reckoned())?.fence
+}
+
+/// Whether a claim need not ask further about what it found: nobody may take it.
+fn is_decided(found: &Stored, now: StoreTime) -> bool {
+    let Some(record) = found.record() else { return false };
+    let stays = match record.state {
+        // Of what nobody took the flag off the script can tell whether anybody was given it.
+        StateCode::InFlight => record.lease_until > now || !(record.flags.has(Flags::TAKEOVER) || found.is_reckoned()),
+        StateCode::Done | StateCode::Unknown | StateCode::Parked => true,
+        StateCode::Free => false,
+    };
+    stays && record.is_readable() && record.is_here(now)
+}
+
+impl RedisStore {
+    pub(super) async fn claim_it(&self, ask: &Ask) -> Result<Claimed, StoreError> {
+        let how = match ask.needs_token {
+            true => How::Token,
+            // With replicas to wait for, a second command would be a second write to wait for.
+            false if self.confirmed.is_some() => How::Usual,
+            false => match self.claim_plainly(ask).await? {
+                Plain::Answer(claimed) => return Ok(claimed),
+                Plain::Script(how) => how,
+            },
+        };
+        match self.claim_by_script(ask, how).await? {
+            Scripted::Answer(claimed) => Ok(claimed),
+            Scripted::Own(fence) => match self.claim_by_script(ask, How::Found(fence)).await? {
+                Scripted::Answer(claimed) => Ok(claimed),
+                // A copy of this claim came between: that one is answered by nobody.
+                Scripted::Own(_) => {
+                    Err(StoreError::new(Did::Unknown, StoreErrorKind::Unavailable, "it was claimed twice at once"))
+                }
+            },
+        }
+    }
+
+    async fn claim_plainly(&self, ask: &Ask) -> Result<Plain, StoreError> {
+        let (key, header) = (self.names.key(&ask.identity), claimed(ask, RECKONED));
+        let (lease, not_after) = (ask.lease, ask.not_after);
+        let fresh = Fresh {
+            key: &key,
+            header: &header,
+            rest: &ask.rest,
+            lease: in_micros(lease),
+            more: more(ask),
+            px: px(ask),
+            not_after,
+        };
+        self.may_call()?;
+        let Some(Before { found, reckoned, now }) = self.topology.set_fresh(&fresh).await? else {
+            return Ok(Plain::Script(How::Usual));
+        };
+        let is_late = now > not_after;
+        if let Some(bytes) = found {
+            let found = Stored::read(bytes);
+            return Ok(match own_reckoned(ask, &found) {
+                _ if is_late => Plain::Answer(Claimed::Late { now }),
+                Some(fence) => Plain::Script(How::Found(fence)),
+                None if is_decided(&found, now) => Plain::Answer(Claimed::Found { record: found.into_record(), now }),
+                None => Plain::Script(How::Usual),
+            });
+        }
+        let fence = u64::try_from(reckoned.as_micros()).ok().and_then(Fence::new);
+        let fence = fence.ok_or_else(|| unexpected(reckoned.as_micros()))?;
+        let left = lease.min((reckoned + lease).since(now));
+        if is_late || reckoned > now + OFF || reckoned + OFF < now || left.is_zero() {
+            return Ok(Plain::Script(How::Written(fence)));
+        }
+        Ok(Plain::Answer(Claimed::Granted { claim: ask.grant(fence, FIRST), left, now, unresolved: false }))
+    }
+
+    /// Asks the server's script, which decides by all that is there.
+    async fn claim_by_script(&self, ask: &Ask, how: How) -> Result<Scripted, StoreError> {
+        let (header, asks) = (claimed(ask, Flags::NONE), asks(ask, how));
+        let args = vec![
+            Arg::Bytes(&header[..FENCE]),
+            Arg::Joined(&header[ATTEMPT..], &ask.rest),
+            Arg::Bytes(&asks),
+            Arg::Number(px(ask)),
+        ];
+        let told = self.run_kept(&SCRIPTS.claim, &ask.identity, args).await;
+        let mut told = told.map_err(|error| how.failed(error))?;
+        let now = told.now;
+        let claimed = match told.code {
+            YES => {
+                let is_first = told.is_brief();
+                let fence = told.fence()?;
+                let (attempt, unresolved) =
+                    if is_first { (i64::from(FIRST), false) } else { (told.number()?, told.number()? == 1) };
+                let attempt = u32::try_from(attempt).map_err(|_| unexpected(attempt))?;
+                Claimed::Granted { claim: ask.grant(fence, attempt), left: ask.lease, now, unresolved }
+            }
+            LATE => Claimed::Late { now },
+            // The script gives way to a record that it cannot read before it looks at the time.
+            UNREADABLE if now > ask.not_after => Claimed::Late { now },
+            NO | UNREADABLE => {
+                let found = told.stored()?;
+                if let Some(fence) = found.as_ref().and_then(|found| own_reckoned(ask, found)) {
+                    return Ok(Scripted::Own(fence));
+                }
+                Claimed::Found { record: found.and_then(Stored::into_record), now }
+            }
+            code => return Err(unexpected(code)),
+        };
+        Ok(Scripted::Answer(claimed))
+    }
+}
