@@ -32,7 +32,7 @@ use crate::{
     policy::OnStoreError,
     record::{Body, Flags, Outcome, Payload, Record, Rest, StateCode, VERSION, Withheld},
     refusal::Refusal,
-    store::{Claim, Releasing, Reply, Settled, Settlement, StoreError},
+    store::{Claim, Did, Releasing, Reply, Settled, Settlement, StoreError},
 };
 
 /// Settles, in place where the store answers at once. Whatever becomes of the future, the settlement goes on; its answer
@@ -186,7 +186,7 @@ impl Inner {
             let settled = self.until(tries, StoreCall::Settle, lease.identity(), settle).await;
             if matches!(&settled, Err(e) if whole && e.is_full()) {
                 (rest, whole) = (outcome_rest(lease, &bodyless(outcome), settled_at), false);
-            } else if !self.adopts(lease, claim, &settled).await {
+            } else if let Some(settled) = self.unless_adopted(lease, claim, settled).await {
                 break settled;
             }
         };
@@ -200,7 +200,7 @@ impl Inner {
                 let news = if self.flights.is_any() { recorded(&rest, lease.policy.ttl()) } else { None };
                 (if restored { Kept::Restored } else { Kept::Stored }, news.map(News::done))
             }
-            Ok(Settled::Lost(record)) => (self.lost(lease, claim, &record), None),
+            Ok(Settled::Lost(record)) => (self.lost(lease, &record), None),
             Err(_) => (Kept::Unrecorded, None),
         }
     }
@@ -217,7 +217,7 @@ impl Inner {
                 self.store.settle(claim, &to)
             };
             let settled = self.until(self.tries(began), StoreCall::Settle, lease.identity(), settle).await;
-            if !self.adopts(lease, claim, &settled).await {
+            if let Some(settled) = self.unless_adopted(lease, claim, settled).await {
                 break settled;
             }
         };
@@ -226,7 +226,7 @@ impl Inner {
                 let since = self.store_time(self.now());
                 (Kept::Unknown, Some(News::Refused(Refusal::OutcomeUnknown { since, last: last.map(Into::into) })))
             }
-            Ok(Settled::Lost(record)) => (self.lost(lease, claim, &record), None),
+            Ok(Settled::Lost(record)) => (self.lost(lease, &record), None),
             Err(_) => (Kept::Unrecorded, None),
         }
     }
@@ -247,7 +247,7 @@ impl Inner {
                 self.store.release(&what)
             };
             let released = self.until(self.tries(began), StoreCall::Release, lease.identity(), release).await;
-            if !self.adopts(lease, claim, &released).await {
+            if let Some(released) = self.unless_adopted(lease, claim, released).await {
                 break released;
             }
         };
@@ -264,31 +264,39 @@ impl Inner {
                 };
                 (Kept::Released, Some(news))
             }
-            Ok(Settled::Lost(record)) => (self.lost(lease, claim, &record), None),
+            Ok(Settled::Lost(record)) => (self.lost(lease, &record), None),
             Err(_) => (Kept::Unrecorded, None),
         }
     }
 
-    /// Whether a settlement was refused because the record is the same owner's under a later fence: the store had lost
-    /// the claim, and the reply to claiming again was lost. Then `claim` is that one, and the settlement goes by it.
-    async fn adopts(&self, lease: &Lease, claim: &mut Claim, settled: &Result<Settled, StoreError>) -> bool {
-        let Ok(Settled::Lost(record)) = settled else { return false };
-        if !is_own_later(record, claim) {
-            return false;
+    /// The answer to a settlement, unless it was refused because the record is the same owner's under a later fence: the store had
+    /// lost the claim, and the reply to claiming again was lost. Then `claim` is that one, and the settlement goes by it; where it
+    /// cannot be had, nobody knows what the record says of this work.
+    async fn unless_adopted(
+        &self,
+        lease: &Lease,
+        claim: &mut Claim,
+        settled: Result<Settled, StoreError>,
+    ) -> Option<Result<Settled, StoreError>> {
+        match &settled {
+            Ok(Settled::Lost(record)) if is_own_later(record, claim) => {}
+            _ => return Some(settled),
         }
         let until = self.now() + self.times.settle_for;
         loop {
             match Box::pin(self.claim_again(lease)).await {
-                Reclaimed::Held { claim: again, .. } => {
-                    let rose = again.fence() > claim.fence();
+                Reclaimed::Held { claim: again, .. } if again.fence() > claim.fence() => {
                     *claim = again;
-                    return rose;
+                    return None;
                 }
+                Reclaimed::Taken => return Some(settled),
                 // Given up, the claim would keep everybody out with nobody behind it.
                 Reclaimed::NoAnswer if self.now() < until => {
                     self.env.clock.sleep_until(self.now() + self.jittered(Duration::from_millis(500))).await;
                 }
-                Reclaimed::Taken | Reclaimed::NoAnswer => return false,
+                Reclaimed::Held { .. } | Reclaimed::NoAnswer => {
+                    return Some(Err(StoreError::unavailable(Did::Unknown)));
+                }
             }
         }
     }
@@ -342,12 +350,8 @@ impl Inner {
         Err(error)
     }
 
-    /// The record is somebody else's by now; or this owner's under a claim that could not be had, and then nobody has recorded
-    /// what became of the work.
-    fn lost(&self, lease: &Lease, claim: &Claim, record: &Record) -> Kept {
-        if is_own_later(record, claim) {
-            return Kept::Unrecorded;
-        }
+    /// The record is somebody else's by now.
+    fn lost(&self, lease: &Lease, record: &Record) -> Kept {
         let event = Event::new(lease.identity(), lease.policy.name(), What::LateSettlementRefused);
         self.emit(&event.attempt(lease.attempt));
         let same_question = record.state == StateCode::Done && record.fingerprint.same(&lease.fingerprint());
