@@ -17,20 +17,12 @@ if mine and here and math.abs(fe - now) <= 1000000 and (how == 2 or le > now) th
   redis.call('SETRANGE', K, '5', string.char(bit.band(fl, 223)))
   return {0, now, redis.call('GET', K)}
 end
--- Its writer is gone, and nobody was given it: it came more than a second after its time.
-local function is_stray()
-  if st ~= 1 or bit.band(fl, 32) == 0 or le > now then return false end
-  local left = redis.pcall('PTTL', K)
-  return type(left) == 'number' and now + left * 1000 - (ex - fe) - 604802000000 > fe + 1002000
-end
 local needs_token, take, attempt, unresolved = how == 1, false, 1, 0
 if not here then
   take = not needs_token
   if there and (st == 1 or st == 3) and not mine then unresolved = 1 end
 elseif mine then
   take = true
-elseif is_stray() then
-  take = not needs_token
 elseif ow ~= owner then
   attempt = at + 1
   if st == 0 then

@@ -12,8 +12,7 @@ if how == 0 then
   local found = redis.call('GET', KEYS[1])
   if found and #found >= 84 and string.sub(found, 1, 4) == 'SML\1' then
     local st, fl = string.byte(found, 5, 6)
-    local given = bit.band(fl, 32) == 0 or struct.unpack('>I8', found, 33) > now
-    local stays = (st == 1 and bit.band(fl, 2) == 0 and given) or (st > 1 and st <= 4)
+    local stays = (st == 1 and bit.band(fl, 2) == 0) or (st > 1 and st <= 4)
     if stays and struct.unpack('>I8', found, 41) > now then return {0, now, found} end
   end
 end

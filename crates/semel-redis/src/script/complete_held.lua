@@ -6,10 +6,10 @@ local held = redis.call('GETRANGE', KEYS[1], '4', '47')
 if #held == 44 and string.sub(held, 5, 28) == string.sub(ARGV[1], 9, 32) then
   local st, fl = string.byte(held, 1, 2)
   if st == 1 and bit.band(fl, 221) == 0 then
-    local begun, lease, ends = struct.unpack('>I8I8I8', held, 21)
+    local ends = struct.unpack('>I8', held, 37)
     local now = struct.unpack('>I8', ARGV[1], 41) - (ARGV[2] - 2000) * 1000
     local left = redis.pcall('PTTL', KEYS[1])
-    if type(left) == 'number' and math.abs(ends + 604802000000 - left * 1000 - now) < 1000000 and now < ends then
+    if type(left) == 'number' and math.abs(ends + 604802000000 - left * 1000 - now) < 100000 and now < ends then
       redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
       return {now}
     end

@@ -5,18 +5,19 @@
 //! it last said; that is its fence, too. All else is for the script.
 //!
 //! Why that is right, whatever the reckoning is worth:
-//! * Nobody is given a claim before the server's clock was read after it was written, and found within [`OFF`] of the reckoning. A
-//!   record that was written by any other is [`RECKONED`], and a script has to stamp it anew, under another fence, before its
-//!   owner is given it; that of one who came too late it takes away. It does so only where the record is as it was
-//!   seen. So whatever is sent twice, or comes late, touches nothing that anybody was given.
+//! * Nobody is given a claim before the server's clock was read after it was written, and found within [`OFF`] of the reckoning. What
+//!   was written so is [`RECKONED`]. To all but the call that wrote it and saw that, its owner's repeats included, a script gives
+//!   it: it takes the flag off, or stamps the record anew where it was off, or takes it away where it came too late; and each
+//!   only where the record still has the flag, and the fence that was seen. So whatever is sent twice, or comes late, touches
+//!   nothing that anybody was given.
 //! * The lease ends in the record where the reckoning and the lease's length say so, and the claimant is told what the server's
 //!   clock leaves of it: both end together.
 //! * A key goes only when the server's clock is past its fence by more than [`OFF`] (a record stays two seconds longer than it
-//!   counts, and one that is deleted sooner leaves a [`HUSK`]). So what was reckoned where a key is gone is above what was there.
+//!   counts, and one that is deleted sooner leaves a husk). So what was reckoned where a key is gone is above what was there.
 //! * A `SET` that comes late is not refused, as a script would be. So whoever takes back a claim whose fate he does not know
-//!   leaves something behind that stays for a quarter of an hour ([`BARRED`]): what comes meanwhile finds it and changes nothing.
-//!   Where nobody takes it back, as its claimant is gone, its key tells: it came more than [`OFF`] after the time in it, so nobody was
-//!   given it, and once its lease is over the script gives its place to whoever asks.
+//!   leaves something behind that stays for a quarter of an hour: what comes meanwhile finds it and changes nothing.
+//!   Where nobody takes it back, as its claimant is gone, it reads as if he had died at work: unknown, once its lease is over. When it
+//!   was written nobody can tell for certain: a key that moves between the servers of a Cluster keeps what it had left, not its end.
 
 use std::time::Duration;
 
@@ -123,7 +124,7 @@ fn more(ask: &Ask) -> i64 {
     in_micros(ask.hold.saturating_add(ask.keep))
 }
 
-/// For how many milliseconds its key stays. The scripts tell by that when it was written.
+/// For how many milliseconds its key stays. A completion tells by what is left of it what the server's clock shows.
 fn px(ask: &Ask) -> i64 {
     (in_micros(ask.lease) + more(ask)) / 1_000 + stays(UNTOLD)
 }
@@ -135,15 +136,13 @@ fn own_reckoned(ask: &Ask, found: &Stored) -> Option<Fence> {
 }
 
 /// Whether a claim need not ask further about what it found: nobody may take it.
-fn is_decided(found: &Stored, now: StoreTime) -> bool {
-    let Some(record) = found.record() else { return false };
-    let stays = match record.state {
-        // Of what nobody took the flag off the script can tell whether anybody was given it.
-        StateCode::InFlight => record.lease_until > now || !(record.flags.has(Flags::TAKEOVER) || found.is_reckoned()),
+fn is_decided(found: &Record, now: StoreTime) -> bool {
+    let stays = match found.state {
+        StateCode::InFlight => found.lease_until > now || !found.flags.has(Flags::TAKEOVER),
         StateCode::Done | StateCode::Unknown | StateCode::Parked => true,
         StateCode::Free => false,
     };
-    stays && record.is_readable() && record.is_here(now)
+    stays && found.is_readable() && found.is_here(now)
 }
 
 impl RedisStore {
@@ -191,8 +190,10 @@ impl RedisStore {
             return Ok(match own_reckoned(ask, &found) {
                 _ if is_late => Plain::Answer(Claimed::Late { now }),
                 Some(fence) => Plain::Script(How::Found(fence)),
-                None if is_decided(&found, now) => Plain::Answer(Claimed::Found { record: found.into_record(), now }),
-                None => Plain::Script(How::Usual),
+                None => match found.into_record().filter(|record| is_decided(record, now)) {
+                    record @ Some(_) => Plain::Answer(Claimed::Found { record, now }),
+                    None => Plain::Script(How::Usual),
+                },
             });
         }
         let fence = u64::try_from(reckoned.as_micros()).ok().and_then(Fence::new);

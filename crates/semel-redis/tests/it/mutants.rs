@@ -158,7 +158,7 @@ bugs! {
         SETTLES "complete" "(st ~= 2 and fe < fence)"
         => "fe < fence", by complete::a_completion_never_overwrites_an_outcome;
     a_takeover_that_is_never_looked_at_is_caught:
-        PLAIN "claim" "st == 1 and bit.band(fl, 2) == 0 and given"
+        PLAIN "claim" "st == 1 and bit.band(fl, 2) == 0"
         => "st == 1", by takeover::a_takeover_waits_for_the_lease_and_the_grace;
     a_free_record_that_is_never_taken_is_caught:
         PLAIN "claim" "(st > 1 and st <= 4)"

@@ -168,14 +168,14 @@ async fn a_claim_and_a_duplicate_need_no_script() {
     }
     let server = Redis::start(&Setup::new()).await;
     let store = connect(&server.url(), "semel").await;
-    let count = async || [server.calls("evalsha").await, server.calls("set").await, server.calls("time").await];
+    let count = async || [server.calls("evalsha").await, server.calls("set").await];
     let before = count().await;
     let claim = granted(store.claim(&about(1)).await);
     assert!(matches!(store.claim(&about(1)).await, Ok(Claimed::Found { record: Some(_), .. })));
-    assert_eq!(count().await, [before[0], before[1] + 2, before[2] + 2]);
+    assert_eq!(count().await, [before[0], before[1] + 2]);
     stands(store.settle(&claim, &done()).await);
     assert!(matches!(store.claim(&about(1)).await, Ok(Claimed::Found { record: Some(_), .. })));
-    assert_eq!(count().await[..2], [before[0] + 1, before[1] + 4]);
+    assert_eq!(count().await, [before[0] + 1, before[1] + 4]);
 }
 
 /// It has no `SET` that says what it found.
@@ -353,34 +353,24 @@ async fn the_end_of_what_was_barred_is_told() {
     assert_eq!((purged.removed, purged.unresolved), (0, vec![]));
 }
 
-/// Its claimant ended while the claim was on its way, and nobody takes it back: nobody was given it.
+/// Its claimant ended while the claim was on its way, and nobody takes it back. That he never worked nobody can tell for certain:
+/// a key that moves between servers keeps what it had left, which makes it seem to have come late.
 #[tokio::test]
-async fn what_came_long_after_its_claimant_left_gives_way_once_its_lease_is_over() {
+async fn what_came_after_its_claimant_left_reads_as_if_he_had_died_at_work() {
     if !is_modern() {
         return;
     }
     let scene = Scene::start().await;
-    let lease = Duration::from_millis(1_500);
-    for (n, takeover, comes_late) in [(1, false, true), (2, true, true), (3, false, false)] {
-        let ask = || Ask::new(an_owner(), AskFor { lease, takeover, grace: LEASE, ..about_as(n) });
-        let held = scene.way.rule(Rule::when(is_set).hold_request());
-        let error = scene.store.claim(&ask()).await.expect_err("nobody answers");
-        assert_eq!((error.did, held.count()), (Did::Unknown, 1));
-        let pause = if comes_late { Duration::from_millis(800) } else { Duration::ZERO };
-        tokio::time::sleep(pause).await;
-        scene.let_go("set").await;
-        // Until then, and where it came at once, as one whose claimant died at work.
-        assert!(matches!(scene.other.claim(&ask()).await, Ok(Claimed::Found { record: Some(_), .. })), "{n}");
-        tokio::time::sleep(lease).await;
-        match scene.other.claim(&ask()).await {
-            Ok(Claimed::Granted { claim, unresolved: false, .. }) if comes_late => {
-                assert_eq!(claim.attempt(), 1);
-                stands(scene.other.settle(&claim, &done()).await);
-            }
-            Ok(Claimed::Found { record: Some(_), .. }) if !comes_late => {}
-            other => panic!("{n}: {other:?}"),
-        }
-    }
+    let ask = || Ask::new(an_owner(), AskFor { lease: Duration::from_millis(1_200), ..about_as(1) });
+    let held = scene.way.rule(Rule::when(is_set).hold_request());
+    let error = scene.store.claim(&ask()).await.expect_err("nobody answers");
+    assert_eq!((error.did, held.count()), (Did::Unknown, 1));
+    tokio::time::sleep(Duration::from_millis(800)).await;
+    scene.let_go("set").await;
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    let said = scene.other.claim(&ask()).await;
+    let Ok(Claimed::Found { record: Some(record), now }) = said else { panic!("it stands: {said:?}") };
+    assert_eq!(record.reads_as(now), StateCode::Unknown);
 }
 
 /// It was reckoned by a clock that the server has no more: a fence an hour ahead would stand in the way of those to come.
@@ -405,7 +395,7 @@ async fn what_is_taken_back_leaves_no_fence_that_nobody_was_given() {
 #[tokio::test]
 async fn no_outcome_is_reckoned_once_the_servers_clock_was_moved() {
     let scene = Scene::start().await;
-    for (n, by) in [(1, 3_600_000), (2, 2_000), (3, -2_000), (4, -3_600_000)] {
+    for (n, by) in [(1, 3_600_000), (2, 400), (3, -400), (4, -3_600_000)] {
         let claim = granted(scene.store.claim(&about(n)).await);
         // What the key has left is what says so.
         let (key, left) = (format!("semel:{}", id(n)), scene.stays(n).await.expect("it ends") - by);
@@ -640,30 +630,43 @@ async fn at_the_memory_limit_duplicates_are_answered_and_claims_refused() {
     stands(store.settle(&claim, &done()).await);
 }
 
-/// What tells the server's clock is told rightly; it is reckoned from before the claim began by hours, and ahead by some.
+/// Nothing asks for the time then.
+#[tokio::test]
+async fn an_outcome_is_reckoned_as_a_rule() {
+    if !is_modern() {
+        return;
+    }
+    let scene = Scene::start().await;
+    let mut reckoned = 0;
+    for n in 0..50 {
+        let claim = granted(scene.store.claim(&about(n)).await);
+        let (before, asked) = (scene.now().await, scene.server.calls("time").await);
+        stands(scene.store.settle(&claim, &done()).await);
+        reckoned += u32::from(scene.server.calls("time").await == asked);
+        let record = scene.the_record(n).await;
+        assert!(record.expires_at >= before + TTL, "{n}: {:?} and {before:?}", record.expires_at);
+        let stays = scene.stays(n).await.expect("it ends");
+        assert!(u128::try_from(stays).is_ok_and(|stays| stays <= TTL.as_millis() + 2_000), "{n}: {stays}");
+    }
+    assert!(reckoned > 0);
+}
+
+/// His clock or the server's was set since the claim.
 #[tokio::test]
 async fn an_outcome_lives_as_long_as_it_should_whatever_its_bringer_reckons() {
     const HOURS: i64 = 7_200_000;
     let scene = Scene::start().await;
-    for (n, told_at, settled_at, reckons) in
-        [(1, HOURS, 0, false), (2, 0, 0, true), (3, 0, 500, true), (4, 0, 3_000, false), (5, 0, HOURS, false)]
-    {
+    for (n, told_at, settled_at) in [(1, HOURS, 0), (2, 600, 0), (3, 0, 600), (4, 0, HOURS)] {
         scene.clock.to(told_at);
         let claim = granted(scene.store.claim(&about(n)).await);
         granted(scene.store.claim(&about(10 + n)).await);
         scene.clock.to(settled_at);
-        let (before, asked) = (scene.now().await, scene.server.calls("time").await);
+        let before = scene.now().await;
         stands(scene.store.settle(&claim, &done()).await);
-        let has_asked = scene.server.calls("time").await > asked;
-        if is_modern() {
-            assert_eq!(has_asked, !reckons, "{n}");
-        }
-        let record = scene.the_record(n).await;
-        assert!(record.expires_at >= before + TTL, "{n}: {:?} and {before:?}", record.expires_at);
-        if !reckons {
-            assert!(record.expires_at <= scene.now().await + TTL, "{n}");
-        }
-        let stays = scene.stays(n).await.expect("it ends");
-        assert!(u128::try_from(stays).is_ok_and(|stays| stays <= TTL.as_millis() + 2_000), "{n}: {stays}");
+        let expires_at = scene.the_record(n).await.expires_at;
+        assert!(
+            expires_at >= before + TTL && expires_at <= scene.now().await + TTL,
+            "{n}: {expires_at:?} and {before:?}"
+        );
     }
 }
