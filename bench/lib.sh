@@ -169,8 +169,8 @@ start_redis() {
 }
 
 # redis_commands WHO: round trips that the Redis was asked for so far. It counts commands inside scripts as well: those of Semel
-# that write read a part of the record first, and its claims are a SET and a TIME on one way; the peer's one script reads and
-# writes once, as its commands beside it do.
+# that write read a part of the record first, and its claims are a SET, at times with a TIME on one way; the peer's one script reads
+# and writes once, as its commands beside it do.
 redis_commands() {
   redis-cli -p "$redis_server_port" info commandstats | awk -F'[:=,]' -v who="$1" '
     /^cmdstat_evalsha:/ { scripts = $3 }

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use semel_core::store::Grade;
 use semel_gateway::config::{Flags, Origin, StoreConfig};
 use semel_gateway::stores;
 
@@ -9,7 +10,7 @@ use crate::address::Takes;
 use crate::config::{Told, source_or_default};
 use crate::exit::{Exit, Failure};
 use crate::progress::Progress;
-use crate::term::Out;
+use crate::term::{Look, Out};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,7 +20,7 @@ Examples:
 
 Run it before the first gateway of a new version starts. It changes nothing where the tables are up to date, and refuses \
 tables of a later version.
-Exit codes: 0 done, 2 usage, 3 the database refuses or does not answer.";
+Exit codes: 0 done, 1 done, but something is wrong with the tables, 2 usage, 3 the database refuses or does not answer.";
 
 /// Makes the tables of a PostgreSQL or MySQL store, or brings them up to this version.
 #[derive(clap::Args, Clone, Debug)]
@@ -77,5 +78,14 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
         (from, to) if from == to => writeln!(err, "{url}: tables are up to date, version {to}")?,
         (from, to) => writeln!(err, "{url}: tables brought from version {from} to {to}")?,
     }
-    Ok(Exit::Clean)
+    let look = Look::of_stderr();
+    for finding in &done.findings {
+        let (word, painted) = match finding.grade {
+            Grade::Fatal => ("error", look.bad("error")),
+            _ => ("warning", look.open("warning")),
+        };
+        let indent = word.len() + 2;
+        writeln!(err, "{painted}: {}", look.rows().wrap(&finding.to_string(), indent))?;
+    }
+    Ok(if done.findings.is_empty() { Exit::Clean } else { Exit::Finding })
 }

@@ -27,7 +27,7 @@ pub enum ConnectError {
 }
 
 const RIGHTS: &str = "give the user its rights: ACL SETUSER … ~semel:* &semel:wake +eval +evalsha +time +get +set +getrange \
-                      +setrange +del +pttl +pexpireat +lpush +ltrim +lrange +publish +subscribe +hello +ping +select +scan +wait \
+                      +setrange +del +pexpireat +lpush +ltrim +lrange +publish +subscribe +hello +ping +select +scan +wait \
                       +cluster|slots +info +config|get";
 
 const CERTIFICATE: &str =
@@ -38,6 +38,8 @@ const AUTHORITY: &str =
 
 const NAME: &str =
     "the server's certificate is for other names: take one of them as its host, or give it one for this name";
+
+const PRIMARY: &str = "name its primary; where that may move, redis+sentinel://HOST,HOST,…/PRIMARY, which follows it";
 
 const DATABASE: &str = "take a number that the server has: below its setting `databases`, 16 as a rule";
 
@@ -69,6 +71,7 @@ impl ConnectError {
             ("NOPERM", RIGHTS),
             ("NoPerm", RIGHTS),
             ("DB index is out of range", DATABASE),
+            ("is a replica", PRIMARY),
         ];
         cures.into_iter().find(|(word, _)| said.contains(word)).map(|(_, cure)| cure)
     }
@@ -121,11 +124,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handshake_that_fails_is_told_with_what_to_do() {
+    fn a_server_that_says_no_is_told_with_what_to_do() {
         for (said, cure) in [
             ("received fatal alert: CertificateRequired", Some("tls.certificate")),
             ("invalid peer certificate: UnknownIssuer", Some("tls.authority")),
             ("invalid peer certificate: certificate not valid for name \"a\"", Some("for other names")),
+            ("h:6379 is a replica: it takes no writes", Some("name its primary")),
             ("Connection refused", None),
         ] {
             let error = ConnectError::Unavailable(StoreError::new(Did::Nothing, StoreErrorKind::Unavailable, said));

@@ -324,7 +324,8 @@ impl Link {
 
 impl Wire {
     async fn run(&mut self, call: &Call<'_>, by: By, asking: bool, now: Tick) -> Result<Value, RedisError> {
-        let command = call.command(by, self.is_modern, self.clock.at_most(now));
+        let shown = if self.clock.is_recent(now) { self.clock.at_most(now) } else { None };
+        let command = call.command(by, self.is_modern, shown);
         if !asking {
             return self.connection.send_packed_command(&command).await;
         }

@@ -25,22 +25,32 @@ pub(crate) const MISSING: i64 = 2;
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) code: i64,
-    pub(crate) now: StoreTime,
+    /// `None` where the script did not look.
+    now: Option<StoreTime>,
     rest: std::vec::IntoIter<Value>,
 }
 
 impl Told {
     pub(crate) fn read(value: Value) -> Result<Self, StoreError> {
-        let Value::Array(values) = value else { return Err(odd(&value)) };
+        let values = match value {
+            Value::Array(values) => values,
+            // The usual case, in short: done.
+            Value::Int(YES) => return Ok(Self { code: YES, now: None, rest: Vec::new().into_iter() }),
+            _ => return Err(odd(&value)),
+        };
         let mut rest = values.into_iter();
-        match (rest.next(), rest.next()) {
-            (Some(Value::Int(code)), Some(Value::Int(now))) => {
-                Ok(Self { code, now: StoreTime::from_micros(now), rest })
-            }
-            // The usual case, in short: done, and when.
-            (Some(Value::Int(now)), None) => Ok(Self { code: YES, now: StoreTime::from_micros(now), rest }),
-            (first, _) => Err(odd(&first.unwrap_or_default())),
-        }
+        let (code, now) = match (rest.next(), rest.next()) {
+            (Some(Value::Int(code)), Some(Value::Int(now))) => (code, now),
+            // The same, and when.
+            (Some(Value::Int(now)), None) => (YES, now),
+            (first, _) => return Err(odd(&first.unwrap_or_default())),
+        };
+        Ok(Self { code, now: Some(StoreTime::from_micros(now)), rest })
+    }
+
+    /// The server's clock.
+    pub(crate) fn now(&self) -> Result<StoreTime, StoreError> {
+        self.now.ok_or_else(|| odd(&Value::Int(self.code)))
     }
 
     /// Whether nothing more was said. Of a claim and of a completion that is the usual case.
@@ -57,7 +67,7 @@ impl Told {
 
     /// The fence of a grant; one that found nothing has the time of it.
     pub(crate) fn fence(&mut self) -> Result<Fence, StoreError> {
-        let number = if self.is_brief() { self.now.as_micros() } else { self.number()? };
+        let number = if self.is_brief() { self.now()?.as_micros() } else { self.number()? };
         u64::try_from(number).ok().and_then(Fence::new).ok_or_else(|| odd(&Value::Int(number)))
     }
 

@@ -2,11 +2,17 @@
 
 use std::{io::Write as _, sync::LazyLock};
 
-use redis::{Cmd, Pipeline, RedisWrite, ToRedisArgs};
-use semel_core::StoreTime;
+use redis::{Cmd, RedisWrite, ToRedisArgs};
+use semel_core::{StoreTime, record::StateCode};
+
+use crate::stored::RECKONED;
+
+/// Where in a record's header its state and flags stand.
+const STATE: usize = 4;
 
 /// Where in a record's header its times begin, the last of them, and what comes after them.
 pub(crate) const FENCE: usize = 24;
+const LEASE_UNTIL: usize = 32;
 const EXPIRES_AT: usize = 40;
 pub(crate) const ATTEMPT: usize = 48;
 
@@ -120,6 +126,10 @@ pub(crate) enum Arg<'a> {
     /// A record that ends so many microseconds after it is sent, by the server's clock: header, rest, span. Where nobody knows
     /// that clock it says no end.
     Ending(&'a [u8], &'a [u8], i64),
+    /// How the record of the same claim begins where it is as a claim without a script made it: by another header of it.
+    Made(&'a [u8]),
+    /// The server's clock as it is sent; more than anything where nobody knows it.
+    Now,
     Number(i64),
 }
 
@@ -129,7 +139,8 @@ impl Arg<'_> {
         match self {
             Self::Bytes(bytes) => bytes.len(),
             Self::Joined(first, second) | Self::Ending(first, second, _) => first.len() + second.len(),
-            Self::Number(_) => 20,
+            Self::Made(_) => LEASE_UNTIL,
+            Self::Number(_) | Self::Now => 20,
         }
     }
 }
@@ -143,6 +154,11 @@ impl ToRedisArgs for Timed<'_> {
         match arg {
             Arg::Bytes(bytes) => out.write_arg(bytes),
             Arg::Number(number) => number.write_redis_args(out),
+            Arg::Now => now.map_or(i64::MAX, StoreTime::as_micros).write_redis_args(out),
+            Arg::Made(header) => {
+                let state = [StateCode::InFlight as u8, RECKONED.byte()];
+                write(out, &[&header[..STATE], &state, &header[STATE + state.len()..LEASE_UNTIL]]);
+            }
             Arg::Joined(first, second) => write(out, &[first, second]),
             Arg::Ending(header, rest, span) => {
                 let ends = now.map_or(0, |now| now.as_micros().saturating_add(*span));
@@ -186,9 +202,8 @@ pub(crate) struct Fresh<'a> {
 }
 
 impl Fresh<'_> {
-    /// The command, which answers what is there (from 7.0 on), and the question for the server's time. The record begins `now`,
-    /// and that is its fence.
-    pub(crate) fn commands(&self, now: StoreTime) -> Pipeline {
+    /// The command, which answers what is there (from 7.0 on). The record begins `now`, and that is its fence.
+    pub(crate) fn command(&self, now: StoreTime) -> Cmd {
         let mut times = [0; ATTEMPT - FENCE];
         let now = now.as_micros();
         let lease_until = now.saturating_add(self.lease);
@@ -199,9 +214,7 @@ impl Fresh<'_> {
         set.arg("SET").arg(self.key);
         write(&mut set, &[&self.header[..FENCE], &times, &self.header[ATTEMPT..], self.rest]);
         set.arg("NX").arg("GET").arg("PX").arg(self.px);
-        let mut both = Pipeline::with_capacity(2);
-        both.add_command(set).add_command(redis::cmd("TIME"));
-        both
+        set
     }
 }
 
@@ -272,15 +285,28 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_is_told_from_what_it_was_made_as() {
+        let header: Vec<u8> = (0..84).collect();
+        let call = Call { script: &SCRIPTS.complete, key: "semel:k", args: vec![Arg::Made(&header), Arg::Now] };
+        let sent = |now| call.command(By::Digest, true, now).get_packed_command();
+        let made = [&header[..4], &[1, 32], &header[6..32]].concat();
+        for (now, text) in [(Some(StoreTime::from_micros(5)), "$1\r\n5\r\n"), (None, "$19\r\n9223372036854775807\r\n")]
+        {
+            let expected = [b"$32\r\n", &*made, b"\r\n", text.as_bytes()].concat();
+            assert!(sent(now).ends_with(&expected), "{:?}", sent(now));
+        }
+    }
+
+    #[test]
     fn a_fresh_record_begins_as_it_is_sent() {
         let header: Vec<u8> = (0..84).collect();
         let (lease, more) = (1, 2);
         let not_after = StoreTime::MAX;
         let fresh = Fresh { key: "semel:k", header: &header, rest: b"rest", lease, more, px: 7, not_after };
-        let packed = fresh.commands(StoreTime::from_micros(5)).get_packed_pipeline();
+        let packed = fresh.command(StoreTime::from_micros(5)).get_packed_command();
         let times = [[0, 0, 0, 0, 0, 0, 0, 5], [0, 0, 0, 0, 0, 0, 0, 6], [0, 0, 0, 0, 0, 0, 0, 8]].concat();
         let record = [&header[..FENCE], &times, &header[ATTEMPT..], b"rest"].concat();
-        let after = b"\r\n$2\r\nNX\r\n$3\r\nGET\r\n$2\r\nPX\r\n$1\r\n7\r\n*1\r\n$4\r\nTIME\r\n".as_slice();
+        let after = b"\r\n$2\r\nNX\r\n$3\r\nGET\r\n$2\r\nPX\r\n$1\r\n7\r\n".as_slice();
         let before = b"*7\r\n$3\r\nSET\r\n$7\r\nsemel:k\r\n$88\r\n".as_slice();
         assert_eq!(packed, [before, &record, after].concat());
     }

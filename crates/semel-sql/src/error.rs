@@ -55,12 +55,14 @@ pub enum ConnectError {
 }
 
 /// What a migration did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Migrated {
     /// The version of the tables before; 0 where there were none.
     pub from: u32,
     /// The version they have now.
     pub to: u32,
+    /// What somebody else changed about the tables since, the worst first: steps that were taken are not taken again.
+    pub findings: Vec<Finding>,
 }
 
 /// The tables that were found.

@@ -55,15 +55,17 @@ pub(super) fn words(view: &View) -> String {
     }
     lines.push((
         "ends in",
-        match time::until(view.expires_in()) {
-            never if never == "never" && matches!(view.state, "unknown" | "parked") => {
-                "never: it is kept until somebody settles it".to_owned()
-            }
-            end => end,
+        match view.state {
+            "unknown" | "parked" if !ends(view) => "never: it is kept until somebody settles it".to_owned(),
+            _ => time::until(view.expires_in()),
         },
     ));
     lines.push(("size", time::bytes(view.bytes)));
     lines.iter().map(|(label, text)| format!("{label:<10}  {}\n", shown(text))).collect()
+}
+
+fn ends(view: &View) -> bool {
+    view.expires_in() < time::NEVER_FROM
 }
 
 fn or_none(text: &str) -> String {
@@ -80,8 +82,16 @@ fn meaning(view: &View) -> &'static str {
             Some(outcome) if outcome.body_kept => "copies get the recorded answer",
             _ => "copies are told that it is done, without the answer",
         },
+        "unknown" if ends(view) => {
+            "nobody can tell whether it took place; copies get 409 until you settle it with `semel keys resolve`, or until it ends: \
+             then the next one runs"
+        }
         "unknown" => {
             "nobody can tell whether it took place; copies get 409 until you settle it with `semel keys resolve`"
+        }
+        "parked" if ends(view) => {
+            "it failed too often; copies get 409 until you settle it with `semel keys resolve`, or until it ends: then the next one \
+             runs"
         }
         "parked" => "it failed too often; copies get 409 until you settle it with `semel keys resolve`",
         _ => "written by a newer version; copies wait",

@@ -22,6 +22,33 @@ async fn tables_are_made_once_and_then_up_to_date() {
     }
 }
 
+/// They read as up to date, and a gateway then refused to start on them, or read the whole table at each purge.
+#[tokio::test]
+async fn what_somebody_took_from_the_tables_is_told_with_the_cure() {
+    for (server, takes, told, gives) in [
+        (
+            Shared::postgres().await,
+            "DROP INDEX semel_record_expires_at",
+            "warning: no index on semel_record (expires_at): each purge reads the whole table. CREATE INDEX CONCURRENTLY",
+            "CREATE INDEX CONCURRENTLY semel_record_expires_at ON semel_record (expires_at)",
+        ),
+        (
+            Shared::mariadb().await,
+            "ALTER TABLE semel_record DROP PRIMARY KEY",
+            "error: no unique index on semel_record (id): it alone tells the first of two claims",
+            "ALTER TABLE semel_record ADD PRIMARY KEY (id)",
+        ),
+    ] {
+        server.sql(takes);
+        let (code, out, err) = migrate(&[&server.url()]).await;
+        let err = err.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!((code, out.as_str()), (1, ""), "{err}");
+        assert!(err.contains("tables are up to date, version 1") && err.contains(told) && err.contains(gives), "{err}");
+        server.sql(gives);
+        assert_eq!(migrate(&[&server.url()]).await.0, 0);
+    }
+}
+
 /// It may take long: who sits before a terminal sees for how long it has.
 #[tokio::test]
 async fn a_migration_tells_a_terminal_that_it_is_at_work() {

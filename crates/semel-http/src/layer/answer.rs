@@ -21,6 +21,7 @@ use super::{
     work::{Done, Given},
 };
 use crate::{
+    Mark,
     names::{
         IDEMPOTENCY_ERROR_SOURCE, IDEMPOTENCY_EXPIRES, IDEMPOTENCY_STATUS, IDEMPOTENT_REPLAYED, Status, TRUE, UPSTREAM,
     },
@@ -67,7 +68,7 @@ impl Answering {
 
     /// The answer for the one whose request was run, under a grant or without one.
     pub(super) fn executed<R, E>(&self, done: Done<E>, kept: Kept, is_guarded: bool) -> Flowed<R, E> {
-        let Given { mut head, mut body, not_sent, instead } = match done {
+        let Given { mut head, mut body, mark, instead } = match done {
             Done::Streamed { complete } => {
                 let lost = is_guarded && matches!(kept, Kept::Lost { .. });
                 return Flowed::Ended(if complete && !lost { End::Clean } else { End::Cut });
@@ -97,16 +98,21 @@ impl Answering {
             }
             _ => (Status::Unknown, Duration::ZERO),
         };
-        let status = if is_guarded || status == Status::Unknown { status } else { Status::Bypassed };
+        let status = if is_guarded { status } else { Status::Bypassed };
         // A proxy's own words for a missing answer are told as the guard's: with the identity, in the form asked for.
         if let Some(kind) = instead {
             let (told, data) = self.told(&Problem::new(kind)).into_parts();
             (head, body) = (told, Whole { data, trailers: None });
             head.headers.remove(&IDEMPOTENCY_STATUS);
         }
-        // Nothing was run, so nothing is fresh. Whoever could not reach the service may have said so already.
-        let status = if not_sent { Status::Rejected } else { status };
-        if !(not_sent && head.headers.contains_key(&IDEMPOTENCY_STATUS)) {
+        let status = match mark {
+            // Nothing was run, so nothing is fresh. Whoever could not reach the service may have said so already.
+            Mark::NothingSent => Status::Rejected,
+            // Whether anybody could record that or not.
+            Mark::Unknown | Mark::Lost => Status::Unknown,
+            Mark::Keep | Mark::Release => status,
+        };
+        if !(mark == Mark::NothingSent && head.headers.contains_key(&IDEMPOTENCY_STATUS)) {
             head.headers.insert(&IDEMPOTENCY_STATUS, status.value());
         }
         self.expires(&mut head, left);

@@ -139,7 +139,7 @@ impl Recorder {
             body.data = held.with(body.data);
         }
         let instead = head.extensions.get::<ProblemKind>().copied();
-        let given = boxed(|| Given { head, body, not_sent: mark == Mark::NothingSent, instead });
+        let given = boxed(|| Given { head, body, mark, instead });
         Ran { value: Done::Answer(given), verdict }
     }
 

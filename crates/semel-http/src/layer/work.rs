@@ -20,7 +20,7 @@ use super::{
     then::{Then, then},
     watch,
 };
-use crate::{problem::ProblemKind, suspect::Asked};
+use crate::{Mark, problem::ProblemKind, suspect::Asked};
 
 /// What is needed to run; dropped as soon as the claim is not ours.
 ///
@@ -54,8 +54,8 @@ pub(super) enum Done<E> {
 pub(super) struct Given {
     pub(super) head: http::response::Parts,
     pub(super) body: Whole,
-    /// It was made by whoever could not reach the service.
-    pub(super) not_sent: bool,
+    /// What it says of the work, by its rule.
+    pub(super) mark: Mark,
     /// It stands for an answer that is missing, of this kind.
     pub(super) instead: Option<ProblemKind>,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use redis::Value;
+use redis::{Pipeline, Value};
 use semel_core::{
     StoreTime,
     store::{Did, StoreError, StoreErrorKind},
@@ -18,13 +18,13 @@ pub(crate) struct Before {
     pub(crate) found: Option<Vec<u8>>,
     /// The time that it was written with.
     pub(crate) reckoned: StoreTime,
-    /// The server's clock, afterwards.
+    /// What the server's clock shows at most, afterwards.
     pub(crate) now: StoreTime,
 }
 
 impl Link {
-    /// Writes a record where there is none, with the time that the server's clock shows, as is reckoned from what it last said.
-    /// `None` where nothing was written, and a script has to be asked: the server cannot do that, or refused it, or its clock
+    /// Writes a record where there is none, with the time that the server's clock shows, as is reckoned from what it last said; and
+    /// asks what it shows then, where that was not a moment ago. `None` where nothing was written, and a script has to be asked: the server cannot do that, or refused it, or its clock
     /// is not known yet.
     pub(crate) async fn set_fresh(self: &Arc<Self>, fresh: &Fresh<'_>) -> Result<Option<Before>, Trouble> {
         let mut wire = self.wire().await.map_err(Trouble::Unsent)?;
@@ -33,10 +33,18 @@ impl Link {
             return Ok(None);
         };
         wire.silence.begins(sent);
-        let result = wire.connection.send_packed_commands(&fresh.commands(reckoned), 0, 2).await;
-        let [set, time]: [Value; 2] = match self.heard(&wire.silence, wire.serial, result)?.try_into() {
-            Ok(both) => both,
-            Err(_) => return Err(unclear("the server answered less than it was asked")),
+        let set = fresh.command(reckoned);
+        let (set, time) = if wire.clock.is_recent(sent) {
+            let result = wire.connection.send_packed_command(&set).await;
+            (self.heard(&wire.silence, wire.serial, result)?, None)
+        } else {
+            let mut both = Pipeline::with_capacity(2);
+            both.add_command(set).add_command(redis::cmd("TIME"));
+            let result = wire.connection.send_packed_commands(&both, 0, 2).await;
+            match <[Value; 2]>::try_from(self.heard(&wire.silence, wire.serial, result)?) {
+                Ok([set, time]) => (set, Some(time)),
+                Err(_) => return Err(unclear("the server answered less than it was asked")),
+            }
         };
         let found = match answer(set) {
             Ok(Value::Nil) => None,
@@ -47,10 +55,14 @@ impl Link {
             Err(trouble) => return Err(trouble),
             Ok(_) => return Err(unclear("no answer that SET gives")),
         };
-        let Some(now) = answer(time).ok().and_then(|time| reply::time(&time)) else {
-            return Err(unclear("no answer that TIME gives"));
+        let tick = self.now();
+        let now = match time {
+            None => wire.clock.at_most(tick),
+            Some(time) => answer(time).ok().and_then(|time| reply::time(&time)).inspect(|now| {
+                wire.clock.heard((sent, tick), *now);
+            }),
         };
-        wire.clock.heard((sent, self.now()), now);
+        let now = now.ok_or_else(|| unclear("no answer that TIME gives"))?;
         Ok(Some(Before { found, reckoned, now }))
     }
 }

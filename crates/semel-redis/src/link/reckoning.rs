@@ -1,8 +1,15 @@
 //! What the server's clock shows, as far as it can be told from here.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::{
+    sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+    time::Duration,
+};
 
 use semel_core::{StoreTime, env::Tick};
+
+/// For how long what was heard is taken for what the clock shows. Who sets it back or ahead meanwhile sets it, for what is written
+/// by this, a moment later.
+const RECENT: Duration = Duration::from_millis(100);
 
 /// By what the server said on one connection: another server has another clock.
 ///
@@ -13,6 +20,8 @@ pub(super) struct Reckoning {
     ahead: AtomicI64,
     /// How far it is at most, by the last answer.
     at_most: AtomicI64,
+    /// When that came, in nanoseconds.
+    heard: AtomicU64,
     is_told: AtomicBool,
 }
 
@@ -23,6 +32,7 @@ impl Reckoning {
         let before = if self.is_told() { self.ahead.load(Ordering::Relaxed) } else { least };
         self.ahead.store(before.clamp(least.min(most), most), Ordering::Relaxed);
         self.at_most.store(most, Ordering::Relaxed);
+        self.heard.store(heard.as_nanos(), Ordering::Release);
         self.is_told.store(true, Ordering::Release);
     }
 
@@ -35,6 +45,12 @@ impl Reckoning {
     /// The same at most, for what is rather too late than too early.
     pub(super) fn at_most(&self, tick: Tick) -> Option<StoreTime> {
         self.is_told().then(|| later(tick, &self.at_most))
+    }
+
+    /// Whether the server said so a moment before `tick`, so that it need not be asked.
+    pub(super) fn is_recent(&self, tick: Tick) -> bool {
+        let heard = Tick::from_nanos(self.heard.load(Ordering::Acquire));
+        self.is_told() && heard <= tick && tick.since(heard) < RECENT
     }
 
     fn is_told(&self) -> bool {
@@ -68,6 +84,23 @@ mod tests {
     fn nothing_is_reckoned_before_the_server_said_what_its_clock_shows() {
         let clock = Reckoning::default();
         assert_eq!((clock.at(tick(5)), clock.at_most(tick(5))), (None, None));
+    }
+
+    #[test]
+    fn what_was_heard_is_recent_for_a_tenth_of_a_second() {
+        let clock = Reckoning::default();
+        assert!(!clock.is_recent(Tick::default()), "nothing was");
+        let (sent, heard) = (tick(5), tick(6));
+        clock.heard((sent, heard), time(100));
+        for (tick, is) in [
+            (heard, true),
+            (heard + Duration::from_millis(99), true),
+            (heard + Duration::from_millis(100), false),
+            // The question was the latest that was known then: no tick is before it, but where somebody turned the clock.
+            (sent, false),
+        ] {
+            assert_eq!(clock.is_recent(tick), is, "{tick:?}");
+        }
     }
 
     #[test]

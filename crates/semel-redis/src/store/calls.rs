@@ -90,7 +90,7 @@ impl RedisStore {
                 // To the millisecond, up: the server's own count of it is all that the script is given.
                 let px = stays(ttl.saturating_add(ALMOST_A_MILLI));
                 let span = (px - LINGERS).saturating_mul(1_000);
-                let args = vec![Arg::Ending(&header, rest, span), Arg::Number(px)];
+                let args = vec![Arg::Ending(&header, rest, span), Arg::Number(px), Arg::Made(&header), Arg::Now];
                 settled(self.run_kept(&SCRIPTS.complete, claim.identity(), args).await?)
             }
             Settlement::Unknown { fingerprint, rest, ttl } => {
@@ -166,7 +166,7 @@ impl RedisStore {
 
     async fn see(&self, id: &Identity) -> Result<Seen, StoreError> {
         let mut told = self.run_kept(&SCRIPTS.get, id, vec![]).await.map_err(StoreError::of_nothing)?;
-        let now = told.now;
+        let now = told.now()?;
         Ok(Seen { record: told.record()?.filter(|record| record.is_here(now)), now })
     }
 
@@ -203,7 +203,7 @@ impl RedisStore {
         }
         let writable = trouble.is_empty();
         let (trouble, birth) = (trouble.join("; "), self.marks.birth());
-        Ok(Health { now: told.now, writable, records: None, bytes: None, trouble, birth })
+        Ok(Health { now: told.now()?, writable, records: None, bytes: None, trouble, birth })
     }
 
     /// Why claims would be refused now, each reason once. Asked where the marks are: with the rights, and at the limit,

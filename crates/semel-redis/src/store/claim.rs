@@ -1,12 +1,14 @@
 //! Claims.
 //!
-//! Most find nothing, or what nobody may take. For those a `SET` that looks by itself and a look at the server's clock do, at
-//! half of a script's price. What such a claim writes begins at the time that the server's clock shows, as is reckoned from what
-//! it last said; that is its fence, too. All else is for the script.
+//! Most find nothing, or what nobody may take. For those a `SET` that looks by itself does, at half of a script's price, and a look at
+//! the server's clock where it did not say a moment ago what that shows. What such a claim writes begins at the time that the
+//! server's clock shows, as is reckoned from what it last said; that is its fence, too. All else is for the script.
 //!
 //! Why that is right, whatever the reckoning is worth:
-//! * Nobody is given a claim before the server's clock was read after it was written, and found within [`OFF`] of the reckoning. What
-//!   was written so is [`RECKONED`]. To all but the call that wrote it and saw that, its owner's repeats included, a script gives
+//! * Nobody is given a claim before the server's clock was read after it was written, and found within [`OFF`] of the reckoning; or
+//!   where it was read within a tenth of a second before that, and by the ticks since then the answer came within [`OFF`]. Who
+//!   sets the clock in that tenth of a second has set it a moment later, for this claim: what holds of claims then holds of this
+//!   one. What was written so is [`RECKONED`]. To all but the call that wrote it and saw that, its owner's repeats included, a script gives
 //!   it: it takes the flag off, or stamps the record anew where it was off, or takes it away where it came too late; and each
 //!   only where the record still has the flag, and the fence that was seen. So whatever is sent twice, or comes late, touches
 //!   nothing that anybody was given.
@@ -216,7 +218,7 @@ impl RedisStore {
         ];
         let told = self.run_kept(&SCRIPTS.claim, &ask.identity, args).await;
         let mut told = told.map_err(|error| how.failed(error))?;
-        let now = told.now;
+        let now = told.now()?;
         let claimed = match told.code {
             YES => {
                 let is_first = told.is_brief();

@@ -10,7 +10,7 @@ use semel_testkit::{
 };
 use tokio::sync::Mutex;
 
-use crate::beds::{connect, move_back, plant};
+use crate::beds::{self, connect, move_back, plant};
 
 struct Alone {
     server: Mutex<Redis>,
@@ -18,6 +18,7 @@ struct Alone {
 }
 
 impl Bed for Alone {
+    const RECKONED_WITHIN: Duration = beds::RECKONED_WITHIN;
     const SEQUENCES: u32 = 160;
 
     async fn start() -> Self {

@@ -9,6 +9,7 @@ mod cluster;
 mod codes;
 mod damaged;
 mod errors;
+mod held;
 mod inspected;
 mod lossy;
 mod marks;

@@ -13,14 +13,14 @@ use semel_testkit::{
     servers::redis::{Sentinels, Setup},
 };
 
-use crate::beds::{connect, move_back, plant, shared, spread::Place};
+use crate::beds::{self, connect, move_back, plant, shared, spread::Place};
 
 struct UnderSentinel(Place);
 
 impl Bed for UnderSentinel {
-    const SHOWS_TWICE: bool = true;
-
+    const RECKONED_WITHIN: Duration = beds::RECKONED_WITHIN;
     const SEQUENCES: u32 = 160;
+    const SHOWS_TWICE: bool = true;
 
     async fn start() -> Self {
         Self(Place::on(shared::sentinels().await))

@@ -26,11 +26,18 @@ const PRIVILEGES: [(&str, &str); 7] = [
 pub(super) async fn inspect(connection: &mut MySqlConnection, wall: SystemTime) -> Result<Vec<Finding>, sqlx::Error> {
     let variables = Variables::read(connection).await?;
     let mut findings = of_variables(&variables);
-    findings.extend(engines(connection).await?);
-    findings.extend(indexes(connection).await?);
+    findings.extend(tables(connection).await?);
     findings.extend(privileges(connection).await?);
     findings.extend(replicates(connection, variables.is_mariadb()).await);
     findings.extend(clock(connection, wall).await?);
+    findings.sort_by_key(|f| std::cmp::Reverse(f.grade));
+    Ok(findings)
+}
+
+/// What there is to say of the tables alone, the worst first.
+pub(super) async fn tables(connection: &mut MySqlConnection) -> Result<Vec<Finding>, sqlx::Error> {
+    let mut findings = engines(connection).await?;
+    findings.extend(indexes(connection).await?);
     findings.sort_by_key(|f| std::cmp::Reverse(f.grade));
     Ok(findings)
 }

@@ -2,7 +2,10 @@
 
 use sqlx::{AssertSqlSafe, Connection, Row as _, mysql::MySqlConnection};
 
-use super::server::{Door, first_row};
+use super::{
+    inspect,
+    server::{Door, first_row},
+};
 use crate::{
     ConnectError, Migrated, Options, Schema,
     watch::{Watch, watched, within},
@@ -37,14 +40,19 @@ pub(super) async fn migrate(url: &str, options: &Options) -> Result<Migrated, Co
     let session = within(patience, session(&mut connection)).await.map_err(unreachable)?;
     let mut watch = Sessions { connection: other, watched: session };
     let applied = watched(apply(&mut connection), &mut watch, patience).await;
+    let findings = match applied {
+        Ok(_) => within(patience, inspect::tables(&mut connection)).await,
+        Err(_) => Ok(Vec::new()),
+    };
     // The lock ends with the session, whatever happens.
     for connection in [connection, watch.connection] {
         let _closed = within(patience, connection.close()).await;
     }
-    let migrated = applied.map_err(unreachable)?;
-    match Schema::of(Some(migrated.to), VERSION) {
+    let (from, to) = applied.map_err(unreachable)?;
+    let findings = findings.map_err(unreachable)?;
+    match Schema::of(Some(to), VERSION) {
         Some(schema) => Err(ConnectError::Schema { server, schema }),
-        None => Ok(migrated),
+        None => Ok(Migrated { from, to, findings }),
     }
 }
 
@@ -69,7 +77,7 @@ impl Watch for Sessions {
     }
 }
 
-async fn apply(connection: &mut MySqlConnection) -> Result<Migrated, sqlx::Error> {
+async fn apply(connection: &mut MySqlConnection) -> Result<(u32, u32), sqlx::Error> {
     let lock = format!("SELECT GET_LOCK({LOCK}, {PATIENCE})");
     let row = first_row(connection, AssertSqlSafe(lock)).await?.ok_or(sqlx::Error::RowNotFound)?;
     if row.try_get::<Option<i64>, _>(0)? != Some(1) {
@@ -81,7 +89,7 @@ async fn apply(connection: &mut MySqlConnection) -> Result<Migrated, sqlx::Error
             sqlx::raw_sql(statement).execute(&mut *connection).await?;
         }
     }
-    Ok(Migrated { from, to: from.max(VERSION) })
+    Ok((from, from.max(VERSION)))
 }
 
 /// The statements of a file: each ends with a semicolon at the end of a line.

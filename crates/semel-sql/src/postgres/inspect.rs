@@ -79,11 +79,27 @@ struct Facts {
     finds_ended: bool,
 }
 
-/// Looks at everything in one statement.
+/// Looks at everything.
 pub(super) async fn inspect(connection: &mut PgConnection, way: Way<'_>) -> sqlx::Result<Inspected> {
+    let facts = facts(connection).await?;
+    let mut findings = facts.promise();
+    findings.extend(facts.durable());
+    findings.extend(facts.manners(way));
+    findings.extend(facts.tables());
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.grade));
+    Ok(Inspected { findings, durability: facts.durability(), standby: facts.standby })
+}
+
+/// What there is to say of the tables alone, the worst first.
+pub(super) async fn tables(connection: &mut PgConnection) -> sqlx::Result<Vec<Finding>> {
+    Ok(facts(connection).await?.tables())
+}
+
+/// All of them in one statement.
+async fn facts(connection: &mut PgConnection) -> sqlx::Result<Facts> {
     let rows: Vec<PgRow> = sqlx::raw_sql(FACTS).fetch_all(connection).await?;
     let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
-    let facts = Facts {
+    Ok(Facts {
         version: row.try_get(0)?,
         number: row.try_get(1)?,
         standby: row.try_get(2)?,
@@ -99,12 +115,7 @@ pub(super) async fn inspect(connection: &mut PgConnection, way: Way<'_>) -> sqlx
         synchronous: row.try_get(12)?,
         ambiguous: row.try_get(13)?,
         finds_ended: row.try_get(14)?,
-    };
-    let mut findings = facts.promise();
-    findings.extend(facts.durable());
-    findings.extend(facts.manners(way));
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.grade));
-    Ok(Inspected { findings, durability: facts.durability(), standby: facts.standby })
+    })
 }
 
 impl Facts {
@@ -133,6 +144,11 @@ impl Facts {
             let cure = "Grant these rights to the user that the URL names";
             out.push(Finding::fatal(format!("missing rights ({denied})"), "the store's statements would fail", cure));
         }
+        out
+    }
+
+    fn tables(&self) -> Vec<Finding> {
+        let mut out = Vec::new();
         if self.persistence.as_deref() == Some("u") {
             let cure = "ALTER TABLE semel_record SET LOGGED";
             let why = "a crash of the server empties it, and what was done would be done again";
@@ -143,6 +159,11 @@ impl Facts {
             let cure = "Stop the gateways and restore the tables with their indexes, or ALTER TABLE … ADD PRIMARY KEY (…). Where \
                         that finds one id twice, keep of its rows the one with the highest fence";
             out.push(Finding::fatal(format!("no unique index on {ambiguous}"), why, cure));
+        }
+        if !self.finds_ended {
+            let cure = "CREATE INDEX CONCURRENTLY semel_record_expires_at ON semel_record (expires_at)";
+            let why = "each purge reads the whole table";
+            out.push(Finding::warning("no index on semel_record (expires_at)", why, cure));
         }
         out
     }
@@ -190,11 +211,6 @@ impl Facts {
             let what = format!("the server's clock is {:.1} s from this machine's", off.as_secs_f64());
             let why = "leases go by the server's clock, logs by this one";
             out.push(Finding::warning(what, why, "Let both follow a time server"));
-        }
-        if !self.finds_ended {
-            let cure = "CREATE INDEX CONCURRENTLY semel_record_expires_at ON semel_record (expires_at)";
-            let why = "each purge reads the whole table";
-            out.push(Finding::warning("no index on semel_record (expires_at)", why, cure));
         }
         if way.pooled {
             let what = "a transaction pooler is before the server".to_owned();
@@ -251,12 +267,22 @@ mod tests {
             Facts { standby: true, ..good() },
             Facts { read_only: "on".into(), ..good() },
             Facts { denied: Some("semel_record: UPDATE".into()), ..good() },
-            Facts { persistence: Some("u".into()), ..good() },
-            Facts { ambiguous: Some("semel_record (id)".into()), ..good() },
         ];
         assert_eq!(worst(&good().promise()), Some(Grade::Note));
         for facts in cases {
             assert_eq!(worst(&facts.promise()), Some(Grade::Fatal));
+        }
+    }
+
+    #[test]
+    fn tables_that_would_grant_a_claim_twice_are_fatal_and_slow_ones_a_warning() {
+        for (facts, grade) in [
+            (good(), None),
+            (Facts { persistence: Some("u".into()), ..good() }, Some(Grade::Fatal)),
+            (Facts { ambiguous: Some("semel_record (id)".into()), ..good() }, Some(Grade::Fatal)),
+            (Facts { finds_ended: false, ..good() }, Some(Grade::Warning)),
+        ] {
+            assert_eq!(worst(&facts.tables()), grade);
         }
     }
 
@@ -285,8 +311,6 @@ mod tests {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let way = |pooled, listens, wall| Way { pooled, listens, wall, options: &options };
         assert!(good().manners(way(false, true, at(1))).is_empty());
-        let slow = Facts { finds_ended: false, ..good() };
-        assert_eq!(worst(&slow.manners(way(false, true, at(0)))), Some(Grade::Warning));
         assert_eq!(worst(&good().manners(way(false, true, at(3)))), Some(Grade::Warning));
         assert_eq!(worst(&good().manners(way(true, true, at(0)))), Some(Grade::Note));
         assert_eq!(worst(&good().manners(way(true, false, at(0)))), Some(Grade::Warning));

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use sqlx::{Connection, PgConnection, Row, postgres::PgRow};
 
-use super::url;
+use super::{inspect, url};
 use crate::{
     ConnectError, Migrated, Options, Schema,
     watch::{Watch, watched, within},
@@ -65,13 +65,14 @@ pub(super) async fn run(text: &str, options: &Options) -> Result<Migrated, Conne
     let done = watched(steps(&mut connection, &session), &mut watch, patience).await;
     let unreachable = |source| ConnectError::Unreachable { server: server.clone(), source };
     let (from, to) = done.map_err(unreachable)?;
+    let findings = within(patience, inspect::tables(&mut connection)).await.map_err(unreachable)?;
     // Dropping the connections would do; these the server hears of at once. What was done stands in any case.
     for connection in [connection, watch.connection] {
         let _closed = within(patience, connection.close()).await;
     }
     match Schema::of(Some(to), VERSION) {
         Some(schema) => Err(ConnectError::Schema { server, schema }),
-        None => Ok(Migrated { from, to }),
+        None => Ok(Migrated { from, to, findings }),
     }
 }
 

@@ -25,6 +25,8 @@ pub trait Bed: Sized + Send + Sync + 'static {
     const SEQUENCES: u32 = 256;
     /// Whether two pages of a list may show the same record, as the order of the store's keys moves where others work too.
     const SHOWS_TWICE: bool = false;
+    /// How far off the store's clock a claim's own time may be: a claimant may reckon it. Zero where the store looks at its clock.
+    const RECKONED_WITHIN: Duration = Duration::ZERO;
 
     /// A new place, empty.
     fn start() -> impl Future<Output = Self> + Send;

@@ -259,6 +259,23 @@ async fn a_record_that_is_kept_until_somebody_settles_it_says_so() {
     assert_eq!(ends, Some("never"), "{}", list.out);
     let shown = seeded.keys(&["show", &digits(&seeded.unknown)]).await;
     assert!(shown.out.contains("ends in     never: it is kept until somebody settles it"), "{}", shown.out);
+    assert!(shown.out.contains("until you settle it with `semel keys resolve`\n"), "{}", shown.out);
+}
+
+/// It said that copies are refused until somebody settles it, and two lines on that it ends by itself.
+#[tokio::test]
+async fn an_unknown_that_ends_by_itself_says_what_comes_then() {
+    let dir = TempDir::new().expect("a directory");
+    let store = opened(&dir).await;
+    let engine = Engine::builder(store.store.clone(), store.secret.clone()).build();
+    let namespace = Namespace::http("gateway").expect("a name");
+    let last = Some("the connection broke".into());
+    let hour = Duration::from_secs(3_600);
+    let id = record(&engine, (namespace, Kind::Key), "order-1", Verdict::Unknown { last }, hour).await;
+    store.close();
+    let shown = semel_keys(dir.path(), &["show", &digits(&id)]).await.out;
+    assert!(shown.contains("`semel keys resolve`, or until it ends: then the next one runs\n"), "{shown}");
+    assert!(!shown.contains("never"), "{shown}");
 }
 
 #[tokio::test]

@@ -10,6 +10,9 @@ use semel_core::env::Env;
 use semel_redis::{Options, RedisStore};
 use semel_testkit::servers::redis::{Said, ask};
 
+/// How far off the server's clock a claim's own time may be: by what a busy machine takes for a question and its answer.
+pub(crate) const RECKONED_WITHIN: Duration = Duration::from_secs(1);
+
 /// A client with its own connections; the machine may be busy with other tests, and a Cluster's nodes in doubt about each other
 /// for that.
 pub(crate) async fn connect(url: &str, prefix: &str) -> RedisStore {

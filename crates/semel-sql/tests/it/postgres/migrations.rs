@@ -33,7 +33,7 @@ async fn tables_are_made_once_and_later_ones_are_refused() {
     let (one, two) = tokio::join!(PostgresStore::migrate(&url, &options), PostgresStore::migrate(&url, &options));
     let mut done = [one.unwrap(), two.unwrap()];
     done.sort_by_key(|migrated| migrated.from);
-    assert_eq!(done, [Migrated { from: 0, to: 1 }, Migrated { from: 1, to: 1 }]);
+    assert_eq!(done, [0, 1].map(|from| Migrated { from, to: 1, findings: vec![] }));
     hold(&connect(&url).await.unwrap(), 1).await;
 
     server.sql("INSERT INTO semel_schema (version) VALUES (7)");
@@ -82,7 +82,7 @@ async fn a_migration_gives_up_a_server_that_hangs() {
     assert!(error.to_string().contains("the server does not answer any more"), "{error}");
     drop((proxy, other));
     let migrated = PostgresStore::migrate(&server.url(), &Options::default()).await.unwrap();
-    assert_eq!(migrated, Migrated { from: 0, to: 1 });
+    assert_eq!(migrated, Migrated { from: 0, to: 1, findings: vec![] });
 }
 
 /// What takes longer than a call may take is waited for, as long as the server is at it.
@@ -107,7 +107,7 @@ async fn a_migration_that_takes_longer_than_a_call_is_not_given_up() {
     };
     let url = server.url();
     let (migrated, ()) = tokio::join!(PostgresStore::migrate(&url, &options), later);
-    assert_eq!(migrated.unwrap(), Migrated { from: 0, to: 1 });
+    assert_eq!(migrated.unwrap(), Migrated { from: 0, to: 1, findings: vec![] });
 }
 
 /// What `semel migrate --print` shows is what people can run by hand.

@@ -2,18 +2,13 @@
 
 use super::{admin::purge_all, prelude::*};
 
-const A_SECOND: i64 = 1_000_000;
-
 pub async fn a_fence_follows_the_stores_clock<B: Bed>(s: &Stage<B>) {
     let before = s.now().await;
     let fence = s.hold(1).await.fence();
     let after = s.now().await;
     let micros = i64::try_from(fence.get()).expect("fences fit");
-    // A claimant may have reckoned what the clock shows.
-    assert!(
-        (before.as_micros() - A_SECOND..=after.as_micros() + A_SECOND).contains(&micros),
-        "{before:?} {fence} {after:?}"
-    );
+    let off = i64::try_from(B::RECKONED_WITHIN.as_micros()).expect("a short while");
+    assert!((before.as_micros() - off..=after.as_micros() + off).contains(&micros), "{before:?} {fence} {after:?}");
     assert!(fence.get() < 1 << 53, "a double still holds it");
 }
 
