@@ -126,7 +126,8 @@ pub(crate) enum Arg<'a> {
     /// A record that ends so many microseconds after it is sent, by the server's clock: header, rest, span. Where nobody knows
     /// that clock it says no end.
     Ending(&'a [u8], &'a [u8], i64),
-    /// How the record of the same claim begins where it is as a claim without a script made it: by another header of it.
+    /// What the record of the same claim has from its state to its fence, where it is as a claim without a script made it: by
+    /// another header of it.
     Made(&'a [u8]),
     /// The server's clock as it is sent; more than anything where nobody knows it.
     Now,
@@ -139,7 +140,7 @@ impl Arg<'_> {
         match self {
             Self::Bytes(bytes) => bytes.len(),
             Self::Joined(first, second) | Self::Ending(first, second, _) => first.len() + second.len(),
-            Self::Made(_) => LEASE_UNTIL,
+            Self::Made(_) => LEASE_UNTIL - STATE,
             Self::Number(_) | Self::Now => 20,
         }
     }
@@ -157,7 +158,7 @@ impl ToRedisArgs for Timed<'_> {
             Arg::Now => now.map_or(i64::MAX, StoreTime::as_micros).write_redis_args(out),
             Arg::Made(header) => {
                 let state = [StateCode::InFlight as u8, RECKONED.byte()];
-                write(out, &[&header[..STATE], &state, &header[STATE + state.len()..LEASE_UNTIL]]);
+                write(out, &[&state, &header[STATE + state.len()..LEASE_UNTIL]]);
             }
             Arg::Joined(first, second) => write(out, &[first, second]),
             Arg::Ending(header, rest, span) => {
@@ -289,10 +290,10 @@ mod tests {
         let header: Vec<u8> = (0..84).collect();
         let call = Call { script: &SCRIPTS.complete, key: "semel:k", args: vec![Arg::Made(&header), Arg::Now] };
         let sent = |now| call.command(By::Digest, true, now).get_packed_command();
-        let made = [&header[..4], &[1, 32], &header[6..32]].concat();
+        let made = [&[1, 32], &header[6..32]].concat();
         for (now, text) in [(Some(StoreTime::from_micros(5)), "$1\r\n5\r\n"), (None, "$19\r\n9223372036854775807\r\n")]
         {
-            let expected = [b"$32\r\n", &*made, b"\r\n", text.as_bytes()].concat();
+            let expected = [b"$28\r\n", &*made, b"\r\n", text.as_bytes()].concat();
             assert!(sent(now).ends_with(&expected), "{:?}", sent(now));
         }
     }

@@ -98,7 +98,6 @@ impl Answering {
             }
             _ => (Status::Unknown, Duration::ZERO),
         };
-        let status = if is_guarded { status } else { Status::Bypassed };
         // A proxy's own words for a missing answer are told as the guard's: with the identity, in the form asked for.
         if let Some(kind) = instead {
             let (told, data) = self.told(&Problem::new(kind)).into_parts();
@@ -110,7 +109,8 @@ impl Answering {
             Mark::NothingSent => Status::Rejected,
             // Whether anybody could record that or not.
             Mark::Unknown | Mark::Lost => Status::Unknown,
-            Mark::Keep | Mark::Release => status,
+            Mark::Keep | Mark::Release if is_guarded => status,
+            Mark::Keep | Mark::Release => Status::Bypassed,
         };
         if !(mark == Mark::NothingSent && head.headers.contains_key(&IDEMPOTENCY_STATUS)) {
             head.headers.insert(&IDEMPOTENCY_STATUS, status.value());

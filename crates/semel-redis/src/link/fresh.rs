@@ -24,8 +24,8 @@ pub(crate) struct Before {
 
 impl Link {
     /// Writes a record where there is none, with the time that the server's clock shows, as is reckoned from what it last said; and
-    /// asks what it shows then, where that was not a moment ago. `None` where nothing was written, and a script has to be asked: the server cannot do that, or refused it, or its clock
-    /// is not known yet.
+    /// asks what it shows then, where that was not a moment ago. `None` where nothing was written, and a script has to be asked: the
+    /// server cannot do that, or refused it, or its clock is not known yet.
     pub(crate) async fn set_fresh(self: &Arc<Self>, fresh: &Fresh<'_>) -> Result<Option<Before>, Trouble> {
         let mut wire = self.wire().await.map_err(Trouble::Unsent)?;
         let sent = self.now();

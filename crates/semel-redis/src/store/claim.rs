@@ -8,8 +8,8 @@
 //! * Nobody is given a claim before the server's clock was read after it was written, and found within [`OFF`] of the reckoning; or
 //!   where it was read within a tenth of a second before that, and by the ticks since then the answer came within [`OFF`]. Who
 //!   sets the clock in that tenth of a second has set it a moment later, for this claim: what holds of claims then holds of this
-//!   one. What was written so is [`RECKONED`]. To all but the call that wrote it and saw that, its owner's repeats included, a script gives
-//!   it: it takes the flag off, or stamps the record anew where it was off, or takes it away where it came too late; and each
+//!   one. What was written so is [`RECKONED`]. To all but the call that wrote it and saw that, its owner's repeats included, a
+//!   script gives it: it takes the flag off, or stamps the record anew where it was off, or takes it away where it came too late; and each
 //!   only where the record still has the flag, and the fence that was seen. So whatever is sent twice, or comes late, touches
 //!   nothing that anybody was given.
 //! * The lease ends in the record where the reckoning and the lease's length say so, and the claimant is told what the server's

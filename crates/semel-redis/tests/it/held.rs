@@ -78,7 +78,7 @@ async fn short(server: &Redis, script: &str) -> Vec<&'static str> {
     let now = StoreTime::from_micros(1_790_000_000_000_000);
     let ends = now + Duration::from_secs(90);
     let outcome = Record { state: StateCode::Done, flags: Flags::BODY_KEPT, expires_at: ends, ..made(now) }.encode();
-    let expected = &made(now).encode()[..32];
+    let expected = &made(now).encode()[4..32];
     let mut short = Vec::new();
     for Case { what, there, reckons } in cases(now) {
         server.tell(&["FLUSHALL"]).await;
@@ -113,12 +113,12 @@ async fn what_a_claim_made_is_completed_in_short_and_nothing_else() {
 async fn a_completion_in_short_that_does_not_look_is_caught() {
     let server = Redis::start(&Setup::new()).await;
     for (from, to) in [
-        ("#held == 48 and ", ""),
-        ("string.sub(held, 1, 32) == ARGV[3]", "true"),
-        ("string.sub(held, 1, 32)", "ARGV[3]"),
-        ("string.sub(held, 1, 32) == ARGV[3]", "string.sub(held, 9, 32) == string.sub(ARGV[3], 9)"),
-        ("string.sub(held, 1, 32) == ARGV[3]", "string.sub(held, 1, 24) == string.sub(ARGV[3], 1, 24)"),
-        (" and struct.unpack('>I8', held, 41) > ARGV[4] + 0", ""),
+        ("#held == 44 and ", ""),
+        ("string.sub(held, 1, 28) == ARGV[3]", "true"),
+        ("string.sub(held, 1, 28)", "ARGV[3]"),
+        ("string.sub(held, 1, 28) == ARGV[3]", "string.sub(held, 5, 28) == string.sub(ARGV[3], 5)"),
+        ("string.sub(held, 1, 28) == ARGV[3]", "string.sub(held, 1, 20) == string.sub(ARGV[3], 1, 20)"),
+        (" and struct.unpack('>I8', held, 37) > ARGV[4] + 0", ""),
         ("> ARGV[4] + 0", "> ARGV[4] - 1"),
     ] {
         let wrong = script().replacen(from, to, 1);

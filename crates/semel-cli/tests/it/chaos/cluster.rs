@@ -151,7 +151,8 @@ impl Backing for Spread {
                 self.move_slots(random).await;
             }
             "slots moved back and forth" => {
-                for (slot, from, to) in self.move_slots(random).await {
+                // The last one first: one that came back by itself would be moved from where it is not.
+                for (slot, from, to) in self.move_slots(random).await.into_iter().rev() {
                     self.cluster.move_slot(slot, to, from).await;
                 }
             }
