@@ -18,7 +18,8 @@ pub(crate) struct Before {
     pub(crate) found: Option<Vec<u8>>,
     /// The time that it was written with.
     pub(crate) reckoned: StoreTime,
-    /// What the server's clock shows at most, afterwards.
+    /// What the server's clock shows afterwards, at least and at most: the same where it was asked.
+    pub(crate) least: StoreTime,
     pub(crate) now: StoreTime,
 }
 
@@ -56,14 +57,15 @@ impl Link {
             Ok(_) => return Err(unclear("no answer that SET gives")),
         };
         let tick = self.now();
-        let now = match time {
-            None => wire.clock.at_most(tick),
-            Some(time) => answer(time).ok().and_then(|time| reply::time(&time)).inspect(|now| {
-                wire.clock.heard((sent, tick), *now);
+        let shown = match time {
+            None => wire.clock.at(tick).zip(wire.clock.at_most(tick)),
+            Some(time) => answer(time).ok().and_then(|time| reply::time(&time)).map(|now| {
+                wire.clock.heard((sent, tick), now);
+                (now, now)
             }),
         };
-        let now = now.ok_or_else(|| unclear("no answer that TIME gives"))?;
-        Ok(Some(Before { found, reckoned, now }))
+        let (least, now) = shown.ok_or_else(|| unclear("no answer that TIME gives"))?;
+        Ok(Some(Before { found, reckoned, least, now }))
     }
 }
 

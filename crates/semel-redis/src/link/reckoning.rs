@@ -7,8 +7,8 @@ use std::{
 
 use semel_core::{StoreTime, env::Tick};
 
-/// For how long what was heard is taken for what the clock shows. Who sets it back or ahead meanwhile sets it, for what is written
-/// by this, a moment later.
+/// For how long after it was asked what the server said is taken for what its clock shows. Who sets that back or ahead meanwhile
+/// sets it, for what is written by this, a moment later. An answer that took longer is not taken at all.
 const RECENT: Duration = Duration::from_millis(100);
 
 /// By what the server said on one connection: another server has another clock.
@@ -20,8 +20,8 @@ pub(super) struct Reckoning {
     ahead: AtomicI64,
     /// How far it is at most, by the last answer.
     at_most: AtomicI64,
-    /// When that came, in nanoseconds.
-    heard: AtomicU64,
+    /// When that was asked, in nanoseconds.
+    asked: AtomicU64,
     is_told: AtomicBool,
 }
 
@@ -32,7 +32,7 @@ impl Reckoning {
         let before = if self.is_told() { self.ahead.load(Ordering::Relaxed) } else { least };
         self.ahead.store(before.clamp(least.min(most), most), Ordering::Relaxed);
         self.at_most.store(most, Ordering::Relaxed);
-        self.heard.store(heard.as_nanos(), Ordering::Release);
+        self.asked.store(sent.as_nanos(), Ordering::Release);
         self.is_told.store(true, Ordering::Release);
     }
 
@@ -47,10 +47,10 @@ impl Reckoning {
         self.is_told().then(|| later(tick, &self.at_most))
     }
 
-    /// Whether the server said so a moment before `tick`, so that it need not be asked.
+    /// Whether the server looked a moment before `tick`, so that it need not be asked.
     pub(super) fn is_recent(&self, tick: Tick) -> bool {
-        let heard = Tick::from_nanos(self.heard.load(Ordering::Acquire));
-        self.is_told() && heard <= tick && tick.since(heard) < RECENT
+        let asked = Tick::from_nanos(self.asked.load(Ordering::Acquire));
+        self.is_told() && asked <= tick && tick.since(asked) < RECENT
     }
 
     fn is_told(&self) -> bool {
@@ -87,20 +87,17 @@ mod tests {
     }
 
     #[test]
-    fn what_was_heard_is_recent_for_a_tenth_of_a_second() {
+    fn what_was_asked_is_recent_for_a_tenth_of_a_second_however_long_the_answer_took() {
         let clock = Reckoning::default();
         assert!(!clock.is_recent(Tick::default()), "nothing was");
-        let (sent, heard) = (tick(5), tick(6));
-        clock.heard((sent, heard), time(100));
-        for (tick, is) in [
-            (heard, true),
-            (heard + Duration::from_millis(99), true),
-            (heard + Duration::from_millis(100), false),
-            // The question was the latest that was known then: no tick is before it, but where somebody turned the clock.
-            (sent, false),
-        ] {
-            assert_eq!(clock.is_recent(tick), is, "{tick:?}");
+        let (sent, millis) = (tick(5), Duration::from_millis);
+        for took in [1, 50, 99, 5_000] {
+            clock.heard((sent, sent + millis(took)), time(100));
+            for (tick, is) in [(sent + millis(99), true), (sent + millis(100), false), (sent + millis(5_001), false)] {
+                assert_eq!(clock.is_recent(tick), is, "{took}: {tick:?}");
+            }
         }
+        assert!(!clock.is_recent(tick(4)), "no tick is before the question, but where somebody turned the clock");
     }
 
     #[test]

@@ -4,16 +4,17 @@
 //! the server's clock where it did not say a moment ago what that shows. What such a claim writes begins at the time that the
 //! server's clock shows, as is reckoned from what it last said; that is its fence, too. All else is for the script.
 //!
-//! Why that is right, whatever the reckoning is worth:
+//! Why that is right:
 //! * Nobody is given a claim before the server's clock was read after it was written, and found within [`OFF`] of the reckoning; or
-//!   where it was read within a tenth of a second before that, and by the ticks since then the answer came within [`OFF`]. Who
-//!   sets the clock in that tenth of a second has set it a moment later, for this claim: what holds of claims then holds of this
-//!   one. What was written so is [`RECKONED`]. To all but the call that wrote it and saw that, its owner's repeats included, a
+//!   where that was asked within a tenth of a second before it was sent, and by the ticks since then the answer came within [`OFF`].
+//!   Who sets the clock in between has set it a moment later, for this claim: what holds of claims then holds of this one. So it
+//!   is with a machine whose ticks stand still, as those of a virtual one that is paused may: it is as if it had been paused right
+//!   after it was given the claim. What was written so is [`RECKONED`]. To all but the call that wrote it and saw that, its owner's repeats included, a
 //!   script gives it: it takes the flag off, or stamps the record anew where it was off, or takes it away where it came too late; and each
 //!   only where the record still has the flag, and the fence that was seen. So whatever is sent twice, or comes late, touches
 //!   nothing that anybody was given.
 //! * The lease ends in the record where the reckoning and the lease's length say so, and the claimant is told what the server's
-//!   clock leaves of it: both end together.
+//!   clock, at most, leaves of it: his does not end later.
 //! * A key goes only when the server's clock is past its fence by more than [`OFF`] (a record stays two seconds longer than it
 //!   counts, and one that is deleted sooner leaves a husk). So what was reckoned where a key is gone is above what was there.
 //! * A `SET` that comes late is not refused, as a script would be. So whoever takes back a claim whose fate he does not know
@@ -126,7 +127,7 @@ fn more(ask: &Ask) -> i64 {
     in_micros(ask.hold.saturating_add(ask.keep))
 }
 
-/// For how many milliseconds its key stays. A completion tells by what is left of it what the server's clock shows.
+/// For how many milliseconds its key stays.
 fn px(ask: &Ask) -> i64 {
     (in_micros(ask.lease) + more(ask)) / 1_000 + stays(UNTOLD)
 }
@@ -137,10 +138,12 @@ fn own_reckoned(ask: &Ask, found: &Stored) -> Option<Fence> {
     found.record().filter(is_own).filter(|_| found.is_reckoned())?.fence
 }
 
-/// Whether a claim need not ask further about what it found: nobody may take it.
-fn is_decided(found: &Record, now: StoreTime) -> bool {
+/// Whether a claim need not ask further about what it found: nobody may take it, and it is the same at least and at most.
+fn is_decided(found: &Record, least: StoreTime, now: StoreTime) -> bool {
     let stays = match found.state {
-        StateCode::InFlight => found.lease_until > now || !found.flags.has(Flags::TAKEOVER),
+        StateCode::InFlight => {
+            found.lease_until > now || (found.lease_until <= least && !found.flags.has(Flags::TAKEOVER))
+        }
         StateCode::Done | StateCode::Unknown | StateCode::Parked => true,
         StateCode::Free => false,
     };
@@ -183,16 +186,18 @@ impl RedisStore {
             not_after,
         };
         self.may_call()?;
-        let Some(Before { found, reckoned, now }) = self.topology.set_fresh(&fresh).await? else {
+        let Some(Before { found, reckoned, least, now }) = self.topology.set_fresh(&fresh).await? else {
             return Ok(Plain::Script(How::Usual));
         };
         let is_late = now > not_after;
         if let Some(bytes) = found {
             let found = Stored::read(bytes);
             return Ok(match own_reckoned(ask, &found) {
-                _ if is_late => Plain::Answer(Claimed::Late { now }),
+                _ if least > not_after => Plain::Answer(Claimed::Late { now }),
                 Some(fence) => Plain::Script(How::Found(fence)),
-                None => match found.into_record().filter(|record| is_decided(record, now)) {
+                // It may be late, or not.
+                None if is_late => Plain::Script(How::Usual),
+                None => match found.into_record().filter(|record| is_decided(record, least, now)) {
                     record @ Some(_) => Plain::Answer(Claimed::Found { record, now }),
                     None => Plain::Script(How::Usual),
                 },
@@ -241,5 +246,48 @@ impl RedisStore {
             code => return Err(unexpected(code)),
         };
         Ok(Scripted::Answer(claimed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use semel_core::{Owner, fingerprint::Fingerprint, record::VERSION};
+
+    use super::*;
+
+    fn in_flight(flags: Flags, lease_until: i64) -> Record {
+        Record {
+            version: VERSION,
+            state: StateCode::InFlight,
+            flags,
+            fingerprint: Fingerprint::NONE,
+            owner: Owner::from_bytes([7; 16]),
+            fence: Fence::new(5),
+            attempt: 1,
+            lease_until: StoreTime::from_micros(lease_until),
+            expires_at: StoreTime::from_micros(1_000),
+            rest: Bytes::new(),
+        }
+    }
+
+    /// Its owner was called dead by the latest that it could be, and had some of its lease left.
+    #[test]
+    fn a_lease_that_may_be_over_is_for_the_script() {
+        let (least, most) = (StoreTime::from_micros(100), StoreTime::from_micros(200));
+        for (flags, lease_until, expected) in [
+            (Flags::NONE, 201, true),
+            (Flags::NONE, 200, false),
+            (Flags::NONE, 101, false),
+            (Flags::NONE, 100, true),
+            (Flags::TAKEOVER, 201, true),
+            (Flags::TAKEOVER, 150, false),
+            (Flags::TAKEOVER, 100, false),
+        ] {
+            let found = in_flight(flags, lease_until);
+            assert_eq!(is_decided(&found, least, most), expected, "{flags:?}, {lease_until}");
+        }
+        let over = Record { expires_at: most, ..in_flight(Flags::NONE, 50) };
+        assert!(!is_decided(&over, least, most), "it may count no more");
     }
 }
