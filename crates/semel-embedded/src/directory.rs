@@ -167,8 +167,7 @@ impl Directory {
             }
             let mut bytes = [0; 32];
             rng.fill(&mut bytes);
-            let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
-            put_file(&path, hex.as_bytes())?;
+            put_file(&path, const_hex::encode(bytes).as_bytes())?;
         }
         let material = fs::read(&path).map_err(OpenError::io("reading", &path))?;
         Secret::from_material(&material).map_err(|e| OpenError::Damaged { path, why: e.to_string() })

@@ -128,7 +128,7 @@ async fn attempt(opened: &Opened) -> Result<(), String> {
     let engine = Engine::builder(opened.store.clone(), opened.secret.clone()).build();
     let mut nonce = [0; 16];
     SystemRng.fill(&mut nonce);
-    let nonce: String = nonce.iter().map(|b| format!("{b:02x}")).collect();
+    let nonce = const_hex::encode(nonce);
     let key = Key::new(nonce.as_str(), Display::Masked);
     let namespace = Namespace::once("semel.doctor").map_err(|error| error.to_string())?;
     let id = Identity::new(engine.secret(), Kind::Key, namespace, &Scope::shared(), &key);

@@ -33,7 +33,7 @@ pub(super) async fn find(store: &dyn StoreAdmin, text: &str) -> Result<(Identity
         for entry in entries {
             // Two pages may show one record.
             let is_new = !found.iter().any(|(identity, ..)| *identity == entry.identity);
-            if is_new && hex(entry.identity.digest()).starts_with(&digits) {
+            if is_new && const_hex::encode(entry.identity.digest()).starts_with(&digits) {
                 found.push((entry.identity, entry.record, now));
             }
         }
@@ -45,8 +45,4 @@ pub(super) async fn find(store: &dyn StoreAdmin, text: &str) -> Result<(Identity
         1 => Ok(found.remove(0)),
         n => Err(Failure::usage(format!("{n} identities begin with {digits}: name more of the digits"))),
     }
-}
-
-fn hex(digest: &[u8; 32]) -> String {
-    digest.iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -111,14 +111,8 @@ fn mask(Shown { mut text, len, .. }: Shown) -> String {
     let end = if text.is_ascii() { keep } else { text.char_indices().nth(keep).map_or(text.len(), |(at, _)| at) };
     text.truncate(end);
     text.push_str("…(");
-    // Written by hand: the formatter costs more than the rest of this function.
-    let (mut end, mut rest, mut at) = (*b"00000000000000000000)", len, 20);
-    while at == 20 || rest > 0 {
-        at -= 1;
-        end[at] += u8::try_from(rest % 10).unwrap_or(0);
-        rest /= 10;
-    }
-    text.push_str(std::str::from_utf8(&end[at..]).unwrap_or(")"));
+    text.push_str(itoa::Buffer::new().format(len));
+    text.push(')');
     text
 }
 

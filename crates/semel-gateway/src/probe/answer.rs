@@ -17,7 +17,7 @@ use semel_core::policy::{OnInFlight, Policy};
 use semel_core::record::{Body as Kept, Format, Outcome};
 use semel_http::names::{IDEMPOTENCY_STATUS, Status};
 
-use super::mark::{Mark, Wish, hex};
+use super::mark::{Mark, Wish};
 use super::report::{Field, Report, Saw, StoreSeen, Took};
 use super::{ASK, service::Host};
 
@@ -73,7 +73,7 @@ where
     let report = Report {
         version: host.version.to_string(),
         instance: host.instance.to_string(),
-        nonce: hex(&mark.nonce),
+        nonce: const_hex::encode(mark.nonce),
         clock_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
         store: StoreSeen {
             name: host.store.facts().name.to_owned(),
@@ -93,7 +93,7 @@ async fn run(host: &Host, mark: &Mark) -> Result<Took, String> {
     fn words(error: impl Display) -> String {
         error.to_string()
     }
-    let key = Key::new(hex(&mark.nonce).as_str(), Shown::Masked);
+    let key = Key::new(const_hex::encode(mark.nonce).as_str(), Shown::Masked);
     let namespace = Namespace::once("semel.doctor").map_err(words)?;
     let identity = Identity::new(host.engine.secret(), Kind::Key, namespace, &Scope::shared(), &key);
     let policy = Policy::key().named("semel-probe").ttl(KEPT_FOR).unknown_ttl(KEPT_FOR);

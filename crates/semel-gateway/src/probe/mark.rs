@@ -75,7 +75,7 @@ impl Mark {
             Wish::Answer => "answer",
             Wish::Refuse => "refuse",
         };
-        format!("1;{};{};{wish}", hex(&self.nonce), self.at_ms)
+        format!("1;{};{};{wish}", const_hex::encode(self.nonce), self.at_ms)
     }
 
     /// As it is sent.
@@ -83,7 +83,7 @@ impl Mark {
     pub fn sign(&self, secret: &Secret) -> String {
         let text = self.text();
         let sign = secret.digest(Purpose::Probe, &[b"ask", text.as_bytes()]);
-        format!("{text};{}", hex(sign.as_bytes()))
+        format!("{text};{}", const_hex::encode(sign.as_bytes()))
     }
 
     /// Reads a mark that came with a request.
@@ -93,7 +93,7 @@ impl Mark {
     pub fn read(text: Option<&str>, secret: &Secret, now: SystemTime) -> Result<Self, BadMark> {
         let (text, sign) = text.ok_or(BadMark::Missing)?.rsplit_once(';').ok_or(BadMark::Other)?;
         let made = secret.digest(Purpose::Probe, &[b"ask", text.as_bytes()]);
-        if !same(hex(made.as_bytes()).as_bytes(), sign.as_bytes()) {
+        if !same(const_hex::encode(made.as_bytes()).as_bytes(), sign.as_bytes()) {
             return Err(BadMark::Other);
         }
         // Whoever has the secret wrote it as `text` does.
@@ -115,20 +115,9 @@ pub(super) fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
 fn unhex(text: &str) -> Option<[u8; 16]> {
-    let digits = text.as_bytes();
-    let mut out = [0; 16];
-    if digits.len() != 2 * out.len() || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    for (byte, pair) in out.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(out)
+    // Digits behind an `0x` would be read, too.
+    (text.len() == 32).then(|| const_hex::decode_to_array(text).ok())?
 }
 
 #[cfg(test)]
@@ -153,6 +142,12 @@ mod tests {
             assert_eq!(Mark::read(Some(text), &ours, now), Err(BadMark::Other), "{text}");
         }
         assert_eq!(Mark::read(None, &ours, now), Err(BadMark::Missing));
+        assert_eq!(unhex(&"a7".repeat(16)), Some([0xa7; 16]));
+        for text in
+            [format!("0x{}", "a7".repeat(16)), format!("0x{}", "a7".repeat(15)), "g7".repeat(16), "a7".repeat(17)]
+        {
+            assert_eq!(unhex(&text), None, "{text}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt;
 use semel_core::identity::{Purpose, Secret};
 use serde::{Deserialize, Serialize};
 
-use super::mark::{hex, same};
+use super::mark::same;
 
 /// The answer to a probe.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -80,7 +80,7 @@ impl Saw {
     /// The digest by which asker and gateway compare what was sent with what arrived.
     #[must_use]
     pub fn digest(secret: &Secret, bytes: &[u8]) -> String {
-        hex(&secret.digest(Purpose::Probe, &[b"part", bytes]).short())
+        const_hex::encode(secret.digest(Purpose::Probe, &[b"part", bytes]).short())
     }
 
     /// Whether a field arrived with this value: `None` where it did not arrive at all.
@@ -112,7 +112,7 @@ impl Report {
         // A struct of texts and numbers has a JSON form.
         let json = serde_json::to_string(self).unwrap_or_default();
         let seal = secret.digest(Purpose::Probe, &[b"answer", json.as_bytes()]);
-        format!("{json}\n{}\n", hex(seal.as_bytes()))
+        format!("{json}\n{}\n", const_hex::encode(seal.as_bytes()))
     }
 
     /// Reads an answer.
@@ -123,7 +123,7 @@ impl Report {
         let text = std::str::from_utf8(body).map_err(|_| Broken)?;
         let (json, seal) = text.trim_end().rsplit_once('\n').ok_or(Broken)?;
         let made = secret.digest(Purpose::Probe, &[b"answer", json.as_bytes()]);
-        if !same(hex(made.as_bytes()).as_bytes(), seal.as_bytes()) {
+        if !same(const_hex::encode(made.as_bytes()).as_bytes(), seal.as_bytes()) {
             return Err(Broken);
         }
         serde_json::from_str(json).map_err(|_| Broken)

@@ -40,34 +40,24 @@ pub enum Forwarded {
 
 /// Names for requests that come without one: unique among all gateways, and no secret.
 pub struct RequestIds {
-    /// As it is written.
-    prefix: [u8; 16],
+    prefix: u64,
     next: AtomicU64,
 }
 
 impl RequestIds {
     /// Ids that begin with `prefix`, which should be random and the runtime's own.
     pub fn new(prefix: u64) -> Self {
-        let mut written = [0; 16];
-        hex(prefix, &mut written);
-        Self { prefix: written, next: AtomicU64::new(0) }
+        Self { prefix, next: AtomicU64::new(0) }
     }
 
     fn next(&self) -> HeaderValue {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut text = [0u8; 32];
-        text[..16].copy_from_slice(&self.prefix);
-        hex(number, &mut text[16..]);
+        let id = u128::from(self.prefix) << 64 | u128::from(number);
+        let mut text = const_hex::Buffer::<16>::new();
+        text.format(&id.to_be_bytes());
         // Owned in this way a second handle, which each id gets, costs no second allocation.
+        let text: [u8; 32] = *text.as_byte_array();
         HeaderValue::from_maybe_shared(Bytes::from_owner(text)).unwrap_or(HeaderValue::from_static("0"))
-    }
-}
-
-fn hex(value: u64, into: &mut [u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for (i, b) in value.to_be_bytes().into_iter().enumerate() {
-        into[2 * i] = DIGITS[usize::from(b >> 4)];
-        into[2 * i + 1] = DIGITS[usize::from(b & 15)];
     }
 }
 

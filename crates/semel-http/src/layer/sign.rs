@@ -19,51 +19,27 @@ pub(super) fn sign(headers: &mut HeaderMap, run: &Run, strength: FenceStrength) 
     headers.insert(&SEMEL_ATTEMPT, attempt(run.attempt()));
 }
 
-/// [`Identity`]'s text.
-fn text(identity: &Identity) -> Vec<u8> {
-    const PAIRS: [[u8; 2]; 256] = {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let (mut pairs, mut i) = ([[0; 2]; 256], 0);
-        while i < 256 {
-            pairs[i] = [DIGITS[i >> 4], DIGITS[i & 15]];
-            i += 1;
-        }
-        pairs
-    };
-    let namespace = identity.namespace().as_str();
-    let mut out = Vec::with_capacity(namespace.len() + 67);
-    out.extend_from_slice(namespace.as_bytes());
-    out.extend_from_slice(&[b':', identity.kind() as u8, b':']);
-    let digits: [[u8; 2]; 32] = identity.digest().map(|byte| PAIRS[usize::from(byte)]);
-    out.extend_from_slice(digits.as_flattened());
-    out
+/// [`Identity`]'s text, with no more room than it needs: it becomes a value as it is.
+fn text(identity: &Identity) -> String {
+    let mut text = String::with_capacity(identity.namespace().as_str().len() + 67);
+    identity.append_to(&mut text);
+    text
 }
 
 /// The number, and `;advisory` where the store cannot promise that it rises.
 fn fence(number: u64, strength: FenceStrength) -> HeaderValue {
-    const ADVISORY: &[u8] = b";advisory";
-    /// The digits of the largest number.
-    const MOST: usize = 20;
-    let mut text = [0; MOST + ADVISORY.len()];
-    text[MOST..].copy_from_slice(ADVISORY);
-    let (mut rest, mut begin) = (number, MOST);
-    // Two digits at a time: there are sixteen of them.
-    loop {
-        begin -= 2;
-        let pair = (rest % 100) as u8;
-        text[begin] = b'0' + pair / 10;
-        text[begin + 1] = b'0' + pair % 10;
-        rest /= 100;
-        if rest == 0 {
-            break;
+    match strength {
+        FenceStrength::Strong => HeaderValue::from(number),
+        FenceStrength::Advisory => {
+            const ADVISORY: &[u8] = b";advisory";
+            let mut digits = itoa::Buffer::new();
+            let digits = digits.format(number).as_bytes();
+            let mut text = Vec::with_capacity(digits.len() + ADVISORY.len());
+            text.extend_from_slice(digits);
+            text.extend_from_slice(ADVISORY);
+            HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from(number))
         }
     }
-    begin += usize::from(text[begin] == b'0');
-    let end = match strength {
-        FenceStrength::Strong => MOST,
-        FenceStrength::Advisory => text.len(),
-    };
-    HeaderValue::from_bytes(&text[begin..end]).unwrap_or_else(|_| HeaderValue::from(number))
 }
 
 /// Nearly always the first.
@@ -83,7 +59,7 @@ mod tests {
         let key = Key::new("k", Display::Masked);
         let namespace = Namespace::http("orders").unwrap();
         let identity = Identity::new(&secret, Kind::Key, namespace, &Scope::shared(), &key);
-        assert_eq!(text(&identity), identity.to_string().into_bytes());
+        assert_eq!(text(&identity), identity.to_string());
     }
 
     #[test]

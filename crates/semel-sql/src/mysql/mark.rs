@@ -88,8 +88,7 @@ async fn read_or_put(connection: &mut MySqlConnection, mark: &Mark) -> Result<Ve
     if let Some(bytes) = read(connection).await? {
         return Ok(bytes);
     }
-    let hex: String = mark.encode().iter().map(|b| format!("{b:02x}")).collect();
-    let put = format!("INSERT INTO semel_mark (id, mark) VALUES (1, x'{hex}')");
+    let put = format!("INSERT INTO semel_mark (id, mark) VALUES (1, x'{}')", const_hex::encode(mark.encode()));
     match sqlx::raw_sql(AssertSqlSafe(put)).execute(&mut *connection).await {
         Err(error) if !error.as_database_error().is_some_and(|e| e.is_unique_violation()) => return Err(error),
         _ => {}

@@ -261,18 +261,16 @@ pub(super) fn word(id: &Identity) -> String {
 }
 
 fn heard(said: &str) -> Option<Key> {
-    u64::from_str_radix(said, 16).ok().filter(|_| said.len() == 16).map(u64::to_be_bytes)
+    bytes(said)
 }
 
 fn digest(said: &str) -> Option<[u8; 32]> {
-    let mut digest = [0; 32];
-    if said.len() != 64 || !said.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (n, byte) in digest.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&said[2 * n..2 * n + 2], 16).ok()?;
-    }
-    Some(digest)
+    bytes(said)
+}
+
+/// So many bytes as hexadecimal digits, and nothing besides: the library reads those behind an `0x`, too.
+fn bytes<const N: usize>(said: &str) -> Option<[u8; N]> {
+    (said.len() == 2 * N).then(|| const_hex::decode_to_array(said).ok())?
 }
 
 #[cfg(test)]
@@ -288,12 +286,21 @@ mod tests {
         let id = Identity::stored(digest, Namespace::http("orders").unwrap(), Kind::Key);
         assert_eq!(heard(&word(&id)), Some(key(&id)));
         assert!(heard("").is_none() && heard("00").is_none() && heard("zz01020304050607").is_none());
+        assert!(heard("+102030405060708").is_none() && heard("0x0102030405060708").is_none());
     }
 
     #[test]
     fn a_change_names_a_whole_identity() {
         assert_eq!(digest(&"0f".repeat(32)), Some([0x0f; 32]));
-        for said in ["".into(), "0f".repeat(31), "0f".repeat(33), "zz".repeat(32), "é".repeat(32), "+f".repeat(32)] {
+        for said in [
+            "".into(),
+            "0f".repeat(31),
+            "0f".repeat(33),
+            "zz".repeat(32),
+            "é".repeat(32),
+            "+f".repeat(32),
+            format!("0x{}", "0f".repeat(32)),
+        ] {
             assert!(digest(&said).is_none(), "{said}");
         }
     }

@@ -81,7 +81,7 @@ fn literal(out: &mut String, arg: &Arg<'_>) {
         Arg::Bytes(bytes) => {
             // With E'' it means the same whatever `standard_conforming_strings` is.
             out.push_str("E'\\\\x");
-            hex(out, bytes);
+            out.push_str(&const_hex::encode(bytes));
             out.push_str("'::bytea");
         }
         Arg::Int(n) => write!(out, "({n})::bigint").unwrap_or_default(),
@@ -106,19 +106,6 @@ fn literal(out: &mut String, arg: &Arg<'_>) {
             }
             out.push_str("]::bigint[]");
         }
-    }
-}
-
-fn hex(out: &mut String, bytes: &[u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut digits = [0; 2 * 512];
-    for piece in bytes.chunks(512) {
-        for (pair, byte) in digits.chunks_exact_mut(2).zip(piece) {
-            pair[0] = DIGITS[usize::from(byte >> 4)];
-            pair[1] = DIGITS[usize::from(byte & 15)];
-        }
-        // Digits are text.
-        out.push_str(std::str::from_utf8(&digits[..2 * piece.len()]).unwrap_or_default());
     }
 }
 

@@ -120,7 +120,7 @@ impl Asker {
         let at = self.now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mark = Mark { nonce, at_ms: u64::try_from(at.as_millis()).unwrap_or(u64::MAX), wish };
         let word = |what: &str| {
-            let digits: String = nonce.iter().map(|b| format!("{b:02x}")).collect();
+            let digits = const_hex::encode(nonce);
             HeaderValue::from_str(&format!("semel-{what}-{digits}")).unwrap_or(HeaderValue::from_static("semel"))
         };
         let mut fields = HeaderMap::new();
@@ -172,7 +172,7 @@ impl Asker {
         if let Some(bad) = BadMark::of(&answer.body) {
             return Reply::Bad(bad);
         }
-        let nonce: String = probe.mark.nonce.iter().map(|b| format!("{b:02x}")).collect();
+        let nonce = const_hex::encode(probe.mark.nonce);
         match Report::open(&answer.body, &self.secret) {
             // Somebody may have kept an answer and give it again.
             Ok(report) if report.nonce == nonce => Reply::Report(Box::new(report), answer),
