@@ -78,12 +78,8 @@ pub(super) fn text(statement: &Statement, lock: &str, args: &[Arg<'_>]) -> Strin
 /// Nothing of an argument is ever read as SQL: bytes and text go as hexadecimal digits.
 fn literal(out: &mut String, arg: &Arg<'_>) {
     match arg {
-        Arg::Bytes(bytes) => {
-            // With E'' it means the same whatever `standard_conforming_strings` is.
-            out.push_str("E'\\\\x");
-            out.push_str(&const_hex::encode(bytes));
-            out.push_str("'::bytea");
-        }
+        // With E'' it means the same whatever `standard_conforming_strings` is.
+        Arg::Bytes(bytes) => write!(out, r"E'\\x{}'::bytea", const_hex::display(bytes)).unwrap_or_default(),
         Arg::Int(n) => write!(out, "({n})::bigint").unwrap_or_default(),
         Arg::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
         Arg::Text(text) => {
