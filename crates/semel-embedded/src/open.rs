@@ -62,7 +62,7 @@ impl EmbeddedStore {
         directory: Option<Directory>,
         secret: Option<semel_core::identity::Secret>,
     ) -> Result<Self, OpenError> {
-        shared.space.look(disk.size());
+        shared.space.look();
         let (shared, told) = (Arc::new(shared), Arc::clone(&disk));
         let path = directory.as_ref().map_or_else(Default::default, |d| d.path().to_owned());
         let writer = std::thread::Builder::new()

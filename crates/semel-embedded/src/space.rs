@@ -57,7 +57,6 @@ pub(crate) struct Space {
     room: AtomicU8,
     pressed: AtomicBool,
     spare: AtomicU64,
-    stored: AtomicU64,
     last: Mutex<Looked>,
 }
 
@@ -83,7 +82,6 @@ impl Space {
             room: AtomicU8::new(Room::Roomy as u8),
             pressed: AtomicBool::new(false),
             spare: AtomicU64::new(u64::MAX),
-            stored: AtomicU64::new(0),
             last: Mutex::default(),
         }
     }
@@ -124,11 +122,6 @@ impl Space {
         self.is_gone.load(Ordering::Relaxed)
     }
 
-    /// Bytes stored, as of the last look.
-    pub(crate) fn stored(&self) -> u64 {
-        self.stored.load(Ordering::Relaxed)
-    }
-
     /// Whether it is time to look again.
     pub(crate) fn is_stale(&self) -> bool {
         let last = self.last.lock();
@@ -136,10 +129,10 @@ impl Space {
     }
 
     /// Counts what is about to be written, and looks where that is due. Only the writer calls this.
-    pub(crate) fn before_write(&self, bytes: u64, size: impl FnOnce() -> u64) {
+    pub(crate) fn before_write(&self, bytes: u64) {
         self.last.lock().written += bytes;
         if self.is_stale() || self.is_short(bytes) {
-            self.see(size(), true);
+            self.see(true);
         }
     }
 
@@ -150,13 +143,12 @@ impl Space {
     }
 
     /// Looks, and takes the reserve where there is room again.
-    pub(crate) fn look(&self, size: u64) {
-        self.see(size, false);
+    pub(crate) fn look(&self) {
+        self.see(false);
     }
 
-    fn see(&self, size: u64, writing: bool) {
+    fn see(&self, writing: bool) {
         *self.last.lock() = Looked { at: Some(self.clock.now()), written: 0 };
-        self.stored.store(size, Ordering::Relaxed);
         if let Some(home) = self.home
             && place(&self.dir).map_or_else(|e| e.kind() == io::ErrorKind::NotFound, |found| found != home)
         {

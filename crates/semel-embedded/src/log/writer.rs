@@ -51,14 +51,14 @@ const MOVED: u64 = 512 << 10;
 impl Writer<'_> {
     /// Nothing is to be written: looks whether there is room, and sees to more of it.
     fn look(&mut self) -> Result<(), DiskError> {
-        self.shared.space.look(self.disk.size());
+        self.shared.space.look();
         self.tell_room();
         self.reclaim.while_idle(self.shared, self.disk);
         // All that it removes first, so that a run of segments is given up with one sync.
         if self.reclaim.is_under_way() || !self.disk.wants_write() {
             return Ok(());
         }
-        self.shared.space.before_write(MOVED, || self.disk.size());
+        self.shared.space.before_write(MOVED);
         self.mark()?;
         self.reclaim.goes_on(self.disk.wants_write());
         Ok(())
@@ -67,7 +67,7 @@ impl Writer<'_> {
     /// One batch: one write, at most one sync.
     fn batch(&mut self, entries: &[Entry]) -> Result<(), DiskError> {
         let bytes = entries.iter().map(|e| e.bytes() as u64).sum();
-        self.shared.space.before_write(bytes, || self.disk.size());
+        self.shared.space.before_write(bytes);
         if self.shared.space.is_gone() {
             return Err(DiskError::new("looking for the directory")(GONE.into()));
         }

@@ -101,7 +101,7 @@ impl Store for EmbeddedStore {
             now: self.shared.now(),
             writable: trouble.is_empty(),
             records: self.shared.records(),
-            bytes: Some(self.shared.space.stored()),
+            bytes: self.shared.bytes(),
             trouble,
             birth: None,
         }))

@@ -83,6 +83,11 @@ impl Shared {
         self.disk(|disk| Ok(disk.len())).ok()
     }
 
+    /// How many bytes the disk takes; `None` once it is closed.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        self.disk(|disk| Ok(disk.size())).ok()
+    }
+
     fn page(&self, filter: &Filter, after: Option<Digest>, max: usize) -> Result<Page, StoreError> {
         let now = self.now();
         let mut entries = Vec::new();

@@ -51,6 +51,24 @@ fn sweep_until(store: &EmbeddedStore, most: usize) {
     panic!("{} segments are left", segments(store.dir()));
 }
 
+/// It was said as of the last look for room: who asked twice got two numbers although nothing had been written in between.
+#[test]
+fn what_a_store_takes_is_said_as_it_is() {
+    // The clock stands still: nobody looks.
+    let (dir, env) = (quick_dir(), Env { clock: Arc::new(ManualClock::new()), ..Env::system() });
+    let options = Options { reserve: 0, headroom: 1 << 20, ..Options::default() };
+    let store = EmbeddedStore::open(dir.path(), &env, &options).unwrap();
+    let bytes = || now(store.health()).unwrap().bytes.unwrap();
+    let mut before = bytes();
+    for n in 0..5 {
+        run(&store, n);
+        let after = bytes();
+        assert!(after > before + 200, "a claim and an outcome of 100 bytes: {before}, then {after}");
+        assert_eq!(bytes(), after);
+        before = after;
+    }
+}
+
 #[test]
 fn an_idle_store_gives_its_room_back_when_its_records_have_ended() {
     let (dir, clock) = (quick_dir(), ManualClock::new());
